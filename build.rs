@@ -24,7 +24,7 @@ fn main() {
             println!("cargo::rerun-if-changed={path}");
         }
     }
-    let sources = ["src", "templates", "data", "build.rs", "Cargo.toml", "Cargo.lock"];
+    let sources = ["src", "crates", "build.rs", "Cargo.toml", "Cargo.lock"];
     for source in sources.into_iter().filter(|source| Path::new(source).exists()) {
         println!("cargo::rerun-if-changed={source}");
     }

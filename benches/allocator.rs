@@ -6,9 +6,9 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use expctl::memory::{Category, Phase};
 use expctl::torch::caching_allocator::{CachingAllocator, DeviceMemory, Settings, replay};
 use expctl::trace::Trace;
+use expctl::trace::{Category, Phase};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 

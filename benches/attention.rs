@@ -1,17 +1,18 @@
 //! Attention at the models' shapes, forward and backward: `cargo bench --bench attention`.
 
+use expctl::kernels::Dispatch as _;
 use std::time::Instant;
 
 use expctl::kernels::{
     Element, InstructionSet, Sequences,
     attention::{Gradients, Pattern, Saved, Scores, Shape, backward, forward},
 };
-use expctl::memory::{BackendAllocator, LedgerAllocator};
+use expctl::memory::ProcessAllocator;
 use half::bf16;
 
 /// Outputs begin at cache lines, as a trainer's do.
 #[global_allocator]
-static ALLOCATOR: LedgerAllocator<BackendAllocator> = LedgerAllocator::new(BackendAllocator);
+static ALLOCATOR: ProcessAllocator = ProcessAllocator;
 
 /// Samples, length, heads, heads of keys and values; each with 64 dimensions.
 const SHAPES: [(usize, usize, usize, usize); 3] = [(4, 512, 9, 3), (1, 512, 32, 8), (1, 8192, 32, 8)];

@@ -10,15 +10,15 @@ use std::time::Instant;
 
 use candle_core::Device;
 use expctl::arch::{Family, ModelConfig, check};
+use expctl::cell::{Cell, Dtype, Weights};
 use expctl::data::{self, EffectiveBatch};
-use expctl::memory::{BackendAllocator, LedgerAllocator};
+use expctl::memory::ProcessAllocator;
 use expctl::model::{self, Source};
-use expctl::spec::cell::{Cell, Dtype, Weights};
 use expctl::train::Trainer;
 use serde_json::json;
 
 #[global_allocator]
-static ALLOCATOR: LedgerAllocator<BackendAllocator> = LedgerAllocator::new(BackendAllocator);
+static ALLOCATOR: ProcessAllocator = ProcessAllocator;
 
 /// Rounds that do not count.
 const WARM_UP: usize = 2;

@@ -4,6 +4,7 @@
 //!
 //! An instruction set holds the products to it; without a shape, there are those of the models.
 
+use expctl::kernels::Dispatch as _;
 use std::time::Instant;
 
 use expctl::kernels::{
@@ -15,12 +16,12 @@ use expctl::kernels::{
         product,
     },
 };
-use expctl::memory::{BackendAllocator, LedgerAllocator};
+use expctl::memory::ProcessAllocator;
 use half::bf16;
 
 /// Outputs begin at cache lines, as a trainer's do.
 #[global_allocator]
-static ALLOCATOR: LedgerAllocator<BackendAllocator> = LedgerAllocator::new(BackendAllocator);
+static ALLOCATOR: ProcessAllocator = ProcessAllocator;
 
 /// Rows, depth, columns.
 type Shape = [usize; 3];

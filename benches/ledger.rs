@@ -12,10 +12,11 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use candle_core::Device;
+use expctl::cell::Cell;
 use expctl::data::{self, EffectiveBatch};
-use expctl::memory::{Buffer, Category, LedgerAllocator, probes};
+use expctl::memory::{Buffer, LedgerAllocator, probes};
 use expctl::model::{self, Source};
-use expctl::spec::cell::Cell;
+use expctl::trace::Category;
 use expctl::train::Trainer;
 
 /// The system's allocator, which counts what is asked of it.

@@ -12,16 +12,16 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use candle_core::Device;
 use expctl::arch::{Location, Preset, WeightSpec};
-use expctl::memory::{BackendAllocator, LedgerAllocator, live, probes};
+use expctl::cell::{Cell, Dtype};
+use expctl::memory::{ProcessAllocator, live, probes};
 use expctl::model::{self, Source};
-use expctl::spec::cell::{Cell, Dtype};
 use half::bf16;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde_json::{Map, json};
 
 #[global_allocator]
-static ALLOCATOR: LedgerAllocator<BackendAllocator> = LedgerAllocator::new(BackendAllocator);
+static ALLOCATOR: ProcessAllocator = ProcessAllocator;
 
 /// Bytes of a file's tensors, at most.
 const FILE_BYTES: usize = 5_000_000_000;

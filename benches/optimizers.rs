@@ -1,5 +1,6 @@
 //! The kernels of optimizers' steps, one after the other, over one matrix: `cargo bench --bench optimizers`.
 
+use expctl::kernels::Dispatch as _;
 use std::time::Instant;
 
 use expctl::kernels::{

@@ -12,11 +12,11 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use expctl::cell::{Cell, Checkpointing, Dtype, Stack};
 use expctl::plan::fit::{Moves, Space};
 use expctl::plan::{Options, Planner};
 use expctl::spec::FitSpec;
-use expctl::spec::cell::techniques::Harm;
-use expctl::spec::cell::{Cell, Checkpointing, Dtype, Stack};
+use expctl::techniques::Harm;
 use rayon::prelude::*;
 
 const ROUNDS: usize = 15;

@@ -12,15 +12,16 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use candle_core::Device;
+use expctl::cell::Cell;
 use expctl::data::{self, EffectiveBatch};
-use expctl::memory::event::Event;
-use expctl::memory::{self, BackendAllocator, Category, LedgerAllocator, Phase, set_phase, timeline};
+use expctl::memory::{ProcessAllocator, set_phase, timeline};
 use expctl::model::{self, Source};
-use expctl::spec::cell::Cell;
+use expctl::trace::recording::Event;
+use expctl::trace::{Category, Phase};
 use expctl::train::Trainer;
 
 #[global_allocator]
-static ALLOCATOR: LedgerAllocator<BackendAllocator> = LedgerAllocator::new(BackendAllocator);
+static ALLOCATOR: ProcessAllocator = ProcessAllocator;
 
 /// Steps before the pairs: the first makes the optimizer's state, and maps what the others use again.
 const WARM_UP: usize = 2;

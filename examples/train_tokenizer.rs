@@ -3,7 +3,7 @@
 //!     cargo run --release --example train_tokenizer -- TEXT TOKENIZER VOCABULARY
 //!
 //! A TEXT that ends in `.jsonl` has a `text` in each line.
-//! With `data/sample.txt data/tokenizer.json 512` it writes the tokenizer of the presets again, byte for byte.
+//! With `crates/data/embedded/sample.txt crates/data/embedded/tokenizer.json 512` it writes the tokenizer of the presets again, byte for byte.
 
 use std::fs;
 

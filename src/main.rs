@@ -5,17 +5,20 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use expctl::cli::{Cli, INVALID_INPUT, describe};
-use expctl::memory::{BackendAllocator, LedgerAllocator};
-use expctl::spec::{self, ShippedFile};
 use include_dir::{Dir, include_dir};
+use memory::ProcessAllocator;
+use spec::ShippedFile;
 
 static EXPERIMENTS: Dir = include_dir!("$CARGO_MANIFEST_DIR/experiments");
 
 #[global_allocator]
-static ALLOCATOR: LedgerAllocator<BackendAllocator> = LedgerAllocator::new(BackendAllocator);
+static ALLOCATOR: ProcessAllocator = ProcessAllocator;
 
 fn main() -> ExitCode {
     spec::ship(files(&EXPERIMENTS));
+    if let Some(commit) = option_env!("BUILT_FROM_COMMIT") {
+        runner::built_from(commit);
+    }
     match Cli::parse().run() {
         Ok(code) => code,
         Err(error) => {

@@ -43,7 +43,7 @@ ROWS = {
     ),
 }
 # Published config.json files, which expctl's presets are
-PRESETS = Path(__file__).parents[2] / "src/arch/presets"
+PRESETS = Path(__file__).parents[2] / "crates/arch/src/presets"
 
 
 def peer(options):

@@ -37,7 +37,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # Published config.json files, which expctl's presets are
-PRESETS = ROOT / "src/arch/presets"
+PRESETS = ROOT / "crates/arch/src/presets"
 PHASES = ["load", "forward", "backward", "optimizer"]
 COLUMNS = ["allocated_peak_bytes", "reserved_peak_bytes", *(f"allocated_peak_in_{phase}_bytes" for phase in PHASES),
            "process_peak_bytes", "allocated_mean_bytes", "allocated_end_bytes", "reserved_after_first_step_bytes",

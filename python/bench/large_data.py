@@ -1,6 +1,6 @@
 """Trains on files larger than memory and prints the peak memory of the processes: `python python/bench/large_data.py EXPCTL [FOLDER]`.
 
-Makes two JSONL files of 1 GB from the words of data/sample.txt: documents of 2,000 bytes, and lines of 100 bytes, which are
+Makes two JSONL files of 1 GB from the words of crates/data/embedded/sample.txt: documents of 2,000 bytes, and lines of 100 bytes, which are
 10 million samples. Needs no package.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 GB = 10**9
 STEPS = 3
-WORDS = (Path(__file__).parents[2] / "data/sample.txt").read_text().split()
+WORDS = (Path(__file__).parents[2] / "crates/data/embedded/sample.txt").read_text().split()
 
 
 def line(size):

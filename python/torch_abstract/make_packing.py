@@ -44,7 +44,7 @@ class Recorder(SFTTrainer):
 
 def trained(strategy, lengths, row, batch_size, accumulation, seed, epochs, grouped):
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_file("data/tokenizer.json"), eos_token="<|endoftext|>", pad_token="<|endoftext|>"
+        tokenizer_object=Tokenizer.from_file("crates/data/embedded/tokenizer.json"), eos_token="<|endoftext|>", pad_token="<|endoftext|>"
     )
     config = LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1

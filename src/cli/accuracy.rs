@@ -4,21 +4,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use base::text::Table;
+use plan::{Options, Planner};
 use rayon::prelude::*;
+use records::prediction::Prediction;
+use records::store::{StudyDir, write_if_changed};
+use report::About;
+use report::accuracy::{Accuracy, PlannedStudy};
+use results::frame;
+use runner::Purpose;
 use serde_json::json;
+use spec::Overrides;
 
 use super::fetch::fetch;
 use super::resolved::resolved;
 use super::{FAILED, print};
-use crate::plan::{Options, Planner};
-use crate::report::accuracy::{Accuracy, PlannedStudy};
-use crate::report::{self, About};
-use crate::results::frame;
-use crate::results::prediction::Prediction;
-use crate::results::store::{StudyDir, write_if_changed};
-use crate::runner::Purpose;
-use crate::spec::{self, Overrides};
-use crate::text::Table;
 
 /// Compare predictions with the published figures of some specs
 ///

@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
+use records::Status;
+use runner::protocol::Arguments;
+
 use super::FAILED;
-use crate::results::record::Status;
-use crate::runner::protocol::Arguments;
 use crate::worker;
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {

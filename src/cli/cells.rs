@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
+use base::text::{Table, to_flow_yaml};
 use indexmap::IndexMap;
+use results::setting;
 use serde_json::Value;
+use spec::Study;
 
 use super::Format;
-use crate::results::setting;
-use crate::spec::Study;
-use crate::text::{Table, to_flow_yaml};
 
 /// A table of cells: the axes, and then `columns`.
 pub(super) fn cell_table(study: &Study, columns: &[&str]) -> Table {

@@ -1,9 +1,8 @@
 //! The claims of a study on the command line.
 
+use base::text::counted;
 use indexmap::IndexMap;
-
-use crate::report::{BasisVerdict, ClaimResult, ClaimVerdict};
-use crate::text::counted;
+use report::{BasisVerdict, ClaimResult, ClaimVerdict};
 
 /// The number of claims with each verdict, for each basis that there is; `None` if the study has no claims.
 pub(super) fn summary(claims: &[ClaimResult]) -> Option<String> {

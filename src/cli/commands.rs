@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use runner::protocol;
 
 use super::{
     accuracy, cell, compare, completions, export, fit, init, list, merge, plan, report, run, schema, show, validate,
     version,
 };
-use crate::runner::protocol;
 
 /// Fine-tuning experiments from a YAML file: what each configuration needs in memory and time, measured by training it.
 #[derive(Debug, Parser)]

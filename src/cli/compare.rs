@@ -4,12 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail, ensure};
-
-use crate::report::compare::{Gate, compare, differences, varying};
-use crate::report::{Entry, entries};
-use crate::results::frame;
-use crate::results::store::StudyDir;
-use crate::spec::STUDY_FILE;
+use records::store::STUDY_FILE;
+use records::store::StudyDir;
+use report::compare::{Gate, compare, differences, varying};
+use report::{Entry, entries};
+use results::frame;
 
 use super::comparison_view::{ComparisonView, Output};
 use super::{exit_code, print, studies};

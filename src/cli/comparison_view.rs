@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use base::text::{Table, counted, format};
 use clap::ValueEnum;
+use report::compare::{ColumnDifference, Comparison, FailedPair, MatchedPair};
+use report::{Entry, markdown};
+use results::figure;
+use results::setting;
 use serde_json::{Value, json};
-
-use crate::report::compare::{ColumnDifference, Comparison, FailedPair, MatchedPair};
-use crate::report::{Entry, markdown};
-use crate::results::{figure, setting};
-use crate::text::{Table, counted, format};
 
 /// The format of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

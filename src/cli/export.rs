@@ -7,9 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
-
-use crate::export::{chrome, csv, pytorch};
-use crate::results::timeline;
+use export::{chrome, csv, pytorch};
+use results::timeline;
 
 use super::{print, studies};
 

@@ -2,12 +2,11 @@
 
 use std::io::{IsTerminal, Write, stderr};
 
+use base::text::format::bytes;
+use hub::Roots;
 use indicatif::{ProgressBar, ProgressStyle};
-
-use crate::hub::{self, Roots};
-use crate::runner::{self, PreflightError, Purpose};
-use crate::spec::{Study, StudyCell};
-use crate::text::format::bytes;
+use runner::{PreflightError, Purpose};
+use spec::{Study, StudyCell};
 
 /// Files below this size are not worth a line, in bytes.
 const SMALL: usize = 1 << 20;

@@ -6,21 +6,21 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
+use plan::advice::changes;
+use plan::fit::{Found, Largest, Moves, Search, Space, check_values, largest, smallest_gpu};
+use plan::{CellError, Options, PlanError, Planner};
 use rayon::prelude::*;
+use spec::{Study, StudyCell};
+use techniques::Harm;
+use torch::gpu::Budget;
 
 use super::fit_chart::chart;
 use super::fit_limits::{LimitRow, Limits};
 use super::fit_view::{CellFit, for_people, for_programs};
 use super::subject::{Subject, for_budget};
 use super::{Format, exit_code, print};
-use crate::plan::advice::changes;
-use crate::plan::fit::{Found, Largest, Moves, Search, Space, check_values, largest, smallest_gpu};
-use crate::plan::{CellError, Options, PlanError, Planner};
-use crate::spec::cell::techniques::Harm;
-use crate::spec::{Study, StudyCell};
-use crate::torch::gpu::Budget;
 
 /// Find what to change so that a cell fits, the least change first
 ///
@@ -48,7 +48,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "ID")]
     cell: Option<String>,
     /// Print the largest value of these keys that fits instead, as the cell is and with changes that keep its results
-    #[arg(long, value_name = "KEY", value_delimiter = ',')]
+    #[arg(long, value_name = "KEY", value_delimiter = ',', value_parser = key_of_largest())]
     largest: Vec<Largest>,
     /// Print the smallest GPU that is enough instead
     #[arg(long, conflicts_with_all = ["budget", "largest"])]
@@ -64,14 +64,10 @@ pub(super) struct Args {
     format: Format,
 }
 
-impl ValueEnum for Largest {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Self::BatchSize, Self::MaxSeqLength, Self::Rank]
-    }
-
-    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
-        Some(clap::builder::PossibleValue::new(self.key()))
-    }
+/// Reads the keys of `--largest`.
+fn key_of_largest() -> impl TypedValueParser<Value = Largest> {
+    let keys = PossibleValuesParser::new(Largest::ALL.map(Largest::key));
+    keys.try_map(|key| Largest::of_key(&key).ok_or("no such key"))
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {

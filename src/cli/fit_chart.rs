@@ -1,10 +1,11 @@
 //! The front of memory against price as a chart.
 
+use base::text::format::{self, ByteUnit};
+use chart::{Bar, Bars, ChartError, Colour, Part, Row};
+use plan::advice::changes;
+use trace::Category;
+
 use super::fit_view::CellFit;
-use crate::memory::Category;
-use crate::plan::advice::changes;
-use crate::report::chart::{Bar, Bars, ChartError, Colour, Part, Row};
-use crate::text::format::{self, ByteUnit};
 
 /// A bar for each row of the front, the least change first, and a line at the budget.
 ///

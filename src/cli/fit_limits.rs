@@ -1,17 +1,17 @@
 //! The largest values of keys that fit, and the smallest GPUs, for people and for programs.
 
+use base::text::format;
+use base::text::{Table, to_flow_yaml};
+use plan::advice::changes;
+use plan::fit::{Bound, Found, Most};
+use records::prediction::Prediction;
 use serde_json::{Value, json};
+use spec::Study;
+use techniques::Harm;
+use torch::gpu::Gpu;
 
 use super::Format;
 use super::prediction_view::may_not_fit;
-use crate::plan::advice::changes;
-use crate::plan::fit::{Bound, Found, Most};
-use crate::results::prediction::Prediction;
-use crate::spec::Study;
-use crate::spec::cell::techniques::Harm;
-use crate::text::format;
-use crate::text::{Table, to_flow_yaml};
-use crate::torch::gpu::Gpu;
 
 /// The largest values of keys, or the smallest GPUs: the rows of each cell.
 pub(super) struct Limits(pub Vec<Vec<LimitRow>>);

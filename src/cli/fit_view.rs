@@ -2,19 +2,19 @@
 
 use std::fmt::Write as _;
 
+use base::text::format::{self, or_absent};
+use base::text::{Table, to_flow_yaml};
+use plan::advice::{changes, cost};
+use plan::fit::Found;
+use results::columns::predictions;
+use results::setting;
 use serde_json::{Map, Value, json};
+use spec::Study;
+use techniques::Harm;
 
 use super::Format;
 use super::cells::configuration_for_people;
 use super::prediction_view::{may_not_fit, range, range_cell, range_reasons};
-use crate::plan::advice::{changes, cost};
-use crate::plan::fit::Found;
-use crate::results::columns::predictions;
-use crate::results::setting;
-use crate::spec::Study;
-use crate::spec::cell::techniques::Harm;
-use crate::text::format::{self, or_absent};
-use crate::text::{Table, to_flow_yaml};
 
 /// The result of a search for one cell.
 pub(super) struct CellFit {

@@ -1,11 +1,11 @@
 //! `expctl list --gpus`.
 
+use base::text::Table;
+use base::text::format;
 use serde_json::{Value, json};
+use torch::gpu::{Context, Gpu};
 
 use super::Format;
-use crate::text::Table;
-use crate::text::format;
-use crate::torch::gpu::{Context, Gpu};
 
 /// A column: its name, and its value of a GPU.
 type Column = (&'static str, fn(&Gpu) -> Value);

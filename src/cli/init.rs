@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use base::text::Table;
 use serde_json::json;
+use spec::Example;
 
 use super::print;
-use crate::spec::Example;
-use crate::text::Table;
 
 /// Write a commented spec to start from, or a study that comes with expctl
 #[derive(Debug, clap::Args)]
@@ -117,8 +117,9 @@ fn named(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use spec::Overrides;
+
     use super::*;
-    use crate::spec::{self, Overrides};
 
     #[test]
     fn the_spec_is_valid_and_named_after_its_file() {
@@ -150,7 +151,7 @@ mod tests {
             parse(head).unwrap().cells[0].id,
             "a comment shows what is not the default"
         );
-        for key in spec::keys().iter().filter(|key| !key.path.contains('.')) {
+        for key in cell::keys::keys().iter().filter(|key| !key.path.contains('.')) {
             assert!(
                 text.contains(&format!("\n  {}:", key.path)),
                 "{} is not shown",

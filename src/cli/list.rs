@@ -4,17 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::ensure;
+use base::text::Table;
+use base::text::format::{self, or_absent};
+use cell::is_size;
+use report::techniques::{self, StudyRows};
+use report::{Entry, axes, entries};
+use results::datum::Datum;
+use results::frame::KeptFrame;
+use results::setting;
 use serde_json::{Value, json};
-
-use crate::report::techniques::{self, StudyRows};
-use crate::report::{Entry, axes, entries};
-use crate::results::datum::Datum;
-use crate::results::frame::KeptFrame;
-use crate::results::setting;
-use crate::spec::Study;
-use crate::spec::cell::is_size;
-use crate::text::Table;
-use crate::text::format::{self, or_absent};
+use spec::Study;
 
 use super::studies::Results;
 use super::{Format, gpus, models, print, studies};

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use anyhow::{Context, ensure};
 
 use super::print;
-use crate::{model, peft};
 
 /// Write a model's checkpoint with an adapter merged into it
 ///

@@ -1,10 +1,10 @@
 //! `expctl list --models`.
 
+use arch::Preset;
+use base::text::Table;
 use serde_json::json;
 
 use super::Format;
-use crate::arch::Preset;
-use crate::text::Table;
 
 /// The presets whose names `model` may have. Both stacks know each family.
 pub(super) fn table(format: Format) -> Table {

@@ -3,10 +3,9 @@
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
+use base::text::{Table, with_causes};
 use clap::ValueEnum;
-
-use crate::spec::SpecError;
-use crate::text::{Table, with_causes};
+use spec::SpecError;
 
 /// Exit code if a cell failed or a check did not hold.
 pub const FAILED: u8 = 1;

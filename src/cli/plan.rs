@@ -5,8 +5,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
+use base::text::counted;
+use base::text::format::{self, or_absent};
 use indexmap::IndexMap;
+use plan::Options;
+use plan::advice::{CellPlan, changes, cost};
+use plan::fit::Found;
+use records::prediction::{Prediction, Verdict};
+use results::columns::predictions;
+use results::trainable_share;
 use serde_json::{Value, json};
+use spec::Study;
+use torch::gpu::Budget;
 
 use super::cells::{cell_row, cell_table, configuration_for_people};
 use super::plan_batches::worst_batches;
@@ -15,16 +25,6 @@ use super::prediction_view::{may_not_fit, range, range_cell, range_reasons};
 use super::study_report::template_of;
 use super::subject::{Subject, for_budget};
 use super::{Format, exit_code, print};
-use crate::plan::Options;
-use crate::plan::advice::{CellPlan, changes, cost};
-use crate::plan::fit::Found;
-use crate::results::columns::predictions;
-use crate::results::prediction::{Prediction, Verdict};
-use crate::results::trainable_share;
-use crate::spec::Study;
-use crate::text::counted;
-use crate::text::format::{self, or_absent};
-use crate::torch::gpu::Budget;
 
 /// Predict the memory of each cell of a spec, or of a model by name, without running it
 ///

@@ -1,11 +1,10 @@
 //! The worst batch of uneven data in a plan, and the steps that were left out.
 
+use base::text::format::number;
 use indexmap::IndexMap;
-
-use crate::plan::advice::CellPlan;
-use crate::results::prediction::{Prediction, WorstBatch};
-use crate::spec::Study;
-use crate::text::format::number;
+use plan::advice::CellPlan;
+use records::prediction::{Prediction, WorstBatch};
+use spec::Study;
 
 /// The most samples of a batch that are listed.
 const MOST_SAMPLES: usize = 8;

@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+use plan::advice::{self, CellPlan};
+use plan::{CellError, Options, Planner};
 use rayon::prelude::*;
+use records::store::StudyDir;
+use report::{About, Template};
+use results::frame;
+use spec::Study;
 
 use super::print;
 use super::study_report::{check, refuse_overwriting, stem, up_to_date};
-use crate::plan::advice::{self, CellPlan};
-use crate::plan::{CellError, Options, Planner};
-use crate::report::{self, About, Template};
-use crate::results::frame;
-use crate::results::store::StudyDir;
-use crate::spec::Study;
 
 /// The plans of a study's cells, in their order.
 pub(super) fn plan_cells(study: &Study, options: Options) -> Result<Vec<CellPlan>, CellError> {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::results::prediction::{Prediction, Verdict};
-use crate::text::format;
+use base::text::format;
+use records::prediction::{Prediction, Verdict};
 
 /// Ranges that are narrower than this part of the figure are not shown to people, unless the budget lies within.
 const NARROW: f64 = 0.01;

@@ -6,6 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::ensure;
+use base::text::counted;
+use cell::Stack;
+use records::store::StudyDir;
+use report::{About, Rendered, Template, check_study};
+use runner::Purpose;
+use spec::{Overrides, Study, TEMPLATES};
 
 use super::fetch::fetch;
 use super::plan_report::PlanReport;
@@ -17,13 +23,6 @@ use super::study_report::{
     up_to_date,
 };
 use super::{exit_code, print, studies};
-use crate::plan;
-use crate::report::{self, About, Rendered, Template, check_study};
-use crate::results::store::StudyDir;
-use crate::runner::Purpose;
-use crate::spec::cell::Stack;
-use crate::spec::{self, Overrides, Study, TEMPLATES};
-use crate::text::counted;
 
 /// Make the frames and reports of studies from their records
 ///

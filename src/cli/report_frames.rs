@@ -4,15 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use polars_core::prelude::DataFrame;
+use records::Status;
+use records::store::StudyDir;
+use results::collect::Collected;
+use results::frame::KeptFrame;
+use results::timeline;
+use spec::{Invocation, Study};
 
 use super::studies;
-use crate::report;
-use crate::results::collect::Collected;
-use crate::results::frame::KeptFrame;
-use crate::results::record::Status;
-use crate::results::store::StudyDir;
-use crate::results::timeline;
-use crate::spec::{Invocation, Study};
 
 /// The frames of a study's results.
 pub(super) struct Frames {

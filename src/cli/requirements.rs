@@ -4,9 +4,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-
-use crate::spec::cell::Data;
-use crate::spec::{self, Overrides, Requirement, Study, normal_path};
+use cell::Data;
+use spec::{Overrides, Requirement, Study, normal_path};
 
 /// Makes sure that everything is there that a study requires and its cells name: an override may have replaced it.
 ///

@@ -1,10 +1,10 @@
 //! Studies whose open values are found without a run.
 
-use crate::plan::resolve::resolve;
-use crate::plan::{Options, PlanError, Planner};
-use crate::results::store::StudyDir;
-use crate::runner::tried;
-use crate::spec::Study;
+use plan::resolve::resolve;
+use plan::{Options, PlanError, Planner};
+use records::store::StudyDir;
+use runner::tried;
+use spec::Study;
 
 /// Finds the values that a spec leaves open by prediction, and by the real steps that an earlier run into `dir` took.
 ///

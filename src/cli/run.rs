@@ -7,6 +7,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use plan::Planner;
+use records::store::StudyDir;
+use report::check_study;
+use runner::{
+    self, Bars, Json, Options, Plain, Progress, Purpose, Silent, Summary, add_fallbacks, due, preflight, schedule,
+    trainable,
+};
+use spec::{Overrides, RecordSpec, SpecFile, StudyCell};
 
 use super::fetch::fetch;
 use super::report_frames::Frames;
@@ -15,14 +23,6 @@ use super::resolved::resolved;
 use super::study_report::{Place, StudyReport};
 use super::subject::Named;
 use super::{FAILED, Format, claims, print, run_output};
-use crate::plan::{self, Planner};
-use crate::report::check_study;
-use crate::results::store::StudyDir;
-use crate::runner::{
-    self, Bars, Json, Options, Plain, Progress, Purpose, Silent, Summary, add_fallbacks, due, preflight, schedule,
-    trainable,
-};
-use crate::spec::{self, Overrides, RecordSpec, SpecFile, StudyCell};
 
 /// Train the cells of a spec that have no result yet, and write the results and the report
 ///

@@ -1,17 +1,17 @@
 //! The lists that `run` prints.
 
+use base::text::counted;
+use base::text::format::{self, ABSENT, or_absent};
+use cell::Cell;
+use records::Record;
+use records::store::StudyDir;
+use results::trainable_share;
+use runner::{Finished, Schedule, Summary, log_tail};
 use serde_json::{Value, json};
+use spec::Study;
 
 use super::Format;
 use super::cells::{cell_row, cell_table};
-use crate::results::record::Record;
-use crate::results::store::StudyDir;
-use crate::results::trainable_share;
-use crate::runner::{Finished, Schedule, Summary, log_tail};
-use crate::spec::Study;
-use crate::spec::cell::Cell;
-use crate::text::counted;
-use crate::text::format::{self, ABSENT, or_absent};
 
 /// The cells in the study's order: the values of the axes, and what a run would do.
 pub(super) fn dry_run(study: &Study, schedule: &Schedule, format: Format) -> String {

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use super::print;
-use crate::spec;
 
 /// Print the JSON Schema of specs, with which editors complete and check them
 ///

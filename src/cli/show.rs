@@ -5,21 +5,21 @@ use std::process::ExitCode;
 use std::slice;
 
 use anyhow::bail;
+use base::text::Table;
+use base::text::format::{self, or_absent};
+use cell::Cell;
+use records::prediction::Prediction;
+use records::store::{CellDir, read_prediction, read_record, read_steps};
+use records::{EmptyCache, Record, Step};
+use report::{Entry, entries, key_columns};
+use results::collect::read_cell;
+use results::columns::{LINEAGE, is_optional, keys, lineage, outcomes, predictions};
+use results::datum::Datum;
+use results::figure;
+use results::frame::{self, KeptFrame, Row};
+use results::setting;
 use serde_json::{Map, Value, json};
-
-use crate::report::{Entry, entries, key_columns};
-use crate::results::collect::read_cell;
-use crate::results::columns::{LINEAGE, is_optional, keys, lineage, outcomes, predictions};
-use crate::results::datum::Datum;
-use crate::results::frame::{self, KeptFrame, Row};
-use crate::results::prediction::Prediction;
-use crate::results::record::{EmptyCache, Record, Step};
-use crate::results::store::{CellDir, read_prediction, read_record, read_steps};
-use crate::results::{figure, setting};
-use crate::spec::cell::Cell;
-use crate::spec::{Lineage, Study};
-use crate::text::Table;
-use crate::text::format::{self, or_absent};
+use spec::{Lineage, Study};
 
 use super::studies::Results;
 use super::{Format, print, studies};

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-
-use crate::results::collect::{Collection, collect};
-use crate::results::store::{CellDir, StudyDir};
-use crate::spec::{self, Overrides, STUDY_FILE, Study};
+use records::store::STUDY_FILE;
+use records::store::{CellDir, StudyDir};
+use results::collect::{Collection, collect};
+use spec::{Overrides, Study};
 
 /// True if a path is a spec, and not a study.
 pub(super) fn is_spec(path: &Path) -> bool {

@@ -4,15 +4,15 @@ use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use cell::Data;
+use records::store::StudyDir;
+use report::{About, Rendered, Template};
+use results::frame;
+use results::timeline;
+use spec::Study;
 
 use super::report_frames::{Frames, FramesBeside};
 use super::{claims, print};
-use crate::data;
-use crate::report::{self, About, Rendered, Template};
-use crate::results::store::StudyDir;
-use crate::results::{frame, timeline};
-use crate::spec::Study;
-use crate::spec::cell::Data;
 
 /// Where a report goes.
 #[derive(Debug)]

@@ -3,17 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+use cell::Stack;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use plan::{Options, PlanError};
+use records::store::StudyDir;
+use runner::Purpose;
+use spec::{Names, Overrides, Start, Study};
+use torch::gpu::Budget;
 
 use super::fetch::{fetch, fetch_description};
 use super::requirements::check_requirements;
 use super::resolved::resolved;
-use crate::plan::{Options, PlanError};
-use crate::results::store::StudyDir;
-use crate::runner::Purpose;
-use crate::spec::cell::Stack;
-use crate::spec::{self, Names, Overrides, Start, Study};
-use crate::torch::gpu::Budget;
 
 /// A model and data in place of a spec.
 #[derive(Debug, Clone, clap::Args)]

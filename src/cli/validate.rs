@@ -5,12 +5,10 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use base::text::{counted, to_flow_yaml};
 use indexmap::{IndexMap, IndexSet};
-
-use crate::report;
-use crate::runner::{Purpose, preflight};
-use crate::spec::{self, Overrides, Study};
-use crate::text::{counted, to_flow_yaml};
+use runner::{Purpose, preflight};
+use spec::{Overrides, Study};
 
 use super::fetch::fetch;
 use super::print;

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::runner::GIT_COMMIT;
+use runner::git_commit;
 
 /// The target that this build is for, as rustc names it.
 const TARGET: &str = env!("BUILT_FOR_TARGET");
@@ -13,7 +13,7 @@ const FEATURES: &[&str] = if cfg!(feature = "cuda") { &["cuda"] } else { &[] };
 pub(super) fn line() -> &'static str {
     static LINE: LazyLock<String> = LazyLock::new(|| {
         let version = env!("CARGO_PKG_VERSION");
-        let commit = GIT_COMMIT.map_or_else(|| "no commit".to_owned(), short);
+        let commit = git_commit().map_or_else(|| "no commit".to_owned(), short);
         format!("{version} ({commit}, {TARGET}, features: {})", listed(FEATURES))
     });
     &LINE

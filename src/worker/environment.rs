@@ -1,12 +1,12 @@
 //! The worker's process: it matches its cell, or it does not train.
 
+use cell::Cell;
+use kernels::Dispatch as _;
+use kernels::InstructionSet;
+use runner::protocol::{instruction_set, threads, variables};
 use rustix::process::{Pid, getppid};
 
 use super::WorkerError;
-use crate::kernels::InstructionSet;
-use crate::options::AllocatorBackend;
-use crate::runner::protocol::{instruction_set, threads, variables};
-use crate::spec::cell::Cell;
 
 /// Stack bytes of a thread: dropping a long chain of tensors recurses.
 const STACK: usize = 64 << 20;
@@ -31,7 +31,7 @@ pub(super) fn prepare(cell: &Cell) -> Result<(), WorkerError> {
             return Err(WorkerError::Variable { name, value, found });
         }
     }
-    let (asked, current) = (cell.backend(), AllocatorBackend::current());
+    let (asked, current) = (cell.backend(), memory::current_backend());
     if asked != current {
         return Err(WorkerError::Backend {
             asked: asked.name(),

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::results::store::StoreError;
-use crate::spec::SpecError;
+use records::store::StoreError;
+use spec::SpecError;
 
 /// The reason why a worker cannot start, or cannot leave a record.
 #[derive(Debug, thiserror::Error)]

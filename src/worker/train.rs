@@ -8,16 +8,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
+use base::text::with_causes;
+use cell::Cell;
+use hub::{Roots, Snapshot};
+use memory::timeline;
+use records::store::{CellDir, write_record};
+use records::{Event, Record, Status};
+use runner::protocol::{Arguments, event_line, oom_file, snapshots_file};
+use runner::provenance;
+use trace::Category;
+use train::{Outputs, TrainError, Trained};
+
 use super::{WorkerError, environment};
-use crate::hub::{Roots, Snapshot};
-use crate::memory::{self, Category, timeline};
-use crate::results::record::{Event, Record, Status};
-use crate::results::store::{CellDir, write_record};
-use crate::runner::protocol::{Arguments, event_line, oom_file, snapshots_file};
-use crate::runner::provenance;
-use crate::spec::cell::Cell;
-use crate::text::with_causes;
-use crate::train::{self, Outputs, TrainError, Trained};
 
 /// Trains the cell of a folder and writes its record. Returns the record's status.
 ///
@@ -93,7 +95,7 @@ fn read_cell(dir: &CellDir) -> Result<Cell, WorkerError> {
         path: path.clone(),
         source,
     })?;
-    Ok(Cell::from_yaml(&path.display().to_string(), &text)?)
+    Ok(spec::read_cell(&path.display().to_string(), &text)?)
 }
 
 /// What the run fetched for the cell.

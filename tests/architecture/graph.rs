@@ -4,28 +4,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::source::{Import, Source};
+use crate::source::Source;
 
-/// The names from the crate's root to a module. `lib.rs` and `main.rs` are `lib!` and `main!`.
+/// The names from a crate's root to a module. `lib.rs` and `main.rs` are `lib!` and `main!`.
 pub type Module = Vec<String>;
 
-/// One file's import of another, and where it stands.
-#[derive(Clone, Debug)]
-pub struct Edge {
-    pub from: Module,
-    pub to: Module,
-    pub import: Import,
+/// One file's import of another.
+struct Edge {
+    from: Module,
+    to: Module,
 }
 
 pub struct Graph {
     pub sources: BTreeMap<Module, Source>,
     /// Every module's path and those of the modules around it.
     modules: BTreeSet<Module>,
-    pub edges: Vec<Edge>,
+    edges: Vec<Edge>,
 }
 
 impl Graph {
-    /// Reads all files under `src` but tests.
+    /// Reads all files of a crate's `src` but tests.
     pub fn read(src: &Path) -> Self {
         let mut files = Vec::new();
         list(src, &mut files);
@@ -47,18 +45,17 @@ impl Graph {
 
     fn edges_of(&self, from: &Module) -> Vec<Edge> {
         let source = &self.sources[from];
-        let is_known = |import: &&Import| {
-            let first = &import.path[0];
+        let is_known = |path: &&Vec<String>| {
+            let first = &path[0];
             is_relative(first)
                 || source.uses.iter().any(|used| used.name == *first)
                 || self.sources.contains_key(&child(base(from), first))
         };
-        let used = source.uses.iter().map(|used| &used.import);
+        let used = source.uses.iter().map(|used| &used.path);
         let qualified = source.paths.iter().filter(is_known);
-        let edge = |import: &Import| {
-            let to = self.resolve(from, &import.path, &mut Vec::new())?;
-            let (from, import) = (from.clone(), import.clone());
-            (to != from).then_some(Edge { from, to, import })
+        let edge = |path: &Vec<String>| {
+            let to = self.resolve(from, path, &mut Vec::new())?;
+            (to != *from).then(|| Edge { from: from.clone(), to })
         };
         used.chain(qualified).filter_map(edge).collect()
     }
@@ -83,13 +80,13 @@ impl Graph {
             let bound = self.sources[from]
                 .uses
                 .iter()
-                .find(|used| used.name == path[0] && is_relative(&used.import.path[0]))?;
+                .find(|used| used.name == path[0] && is_relative(&used.path[0]))?;
             let key = (from.clone(), path[0].clone());
             if seen.contains(&key) {
                 return None;
             }
             seen.push(key);
-            return self.resolve(from, &[&bound.import.path[..], &path[1..]].concat(), seen);
+            return self.resolve(from, &[&bound.path[..], &path[1..]].concat(), seen);
         }
         while let [first, rest @ ..] = path
             && self.modules.contains(&child(&here, first))
@@ -110,7 +107,7 @@ impl Graph {
                     continue;
                 }
                 let rest = if is_glob { path } else { &[] };
-                let target = [&used.import.path[..], rest].concat();
+                let target = [&used.path[..], rest].concat();
                 if let Some(found) = self.resolve(&here, &target, seen)
                     && (!is_glob || self.sources[&found].items.contains(name))
                 {
@@ -130,24 +127,6 @@ impl Graph {
         }
         files
     }
-
-    /// The rooms that a room imports.
-    pub fn rooms(&self) -> BTreeMap<&str, BTreeSet<&str>> {
-        let mut rooms: BTreeMap<&str, BTreeSet<&str>> = self
-            .sources
-            .keys()
-            .map(|module| (room(module), BTreeSet::new()))
-            .collect();
-        for edge in self.edges.iter().filter(|edge| room(&edge.from) != room(&edge.to)) {
-            rooms.entry(room(&edge.from)).or_default().insert(room(&edge.to));
-        }
-        rooms
-    }
-}
-
-/// The folder directly under `src` that a file is in.
-pub fn room(module: &Module) -> &str {
-    &module[0]
 }
 
 fn is_relative(name: &str) -> bool {

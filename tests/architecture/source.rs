@@ -6,17 +6,13 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// A path of names, as `crate::spec::Cell`, and where it stands.
-#[derive(Clone, Debug)]
-pub struct Import {
-    pub path: Vec<String>,
-    pub line: usize,
-}
+/// A path of names, as `crate::tree::Node`.
+pub type Names = Vec<String>;
 
 /// A name that a `use` brings in; `*` for all of a module's.
 #[derive(Clone, Debug)]
 pub struct Use {
-    pub import: Import,
+    pub path: Names,
     pub name: String,
     pub is_public: bool,
 }
@@ -27,7 +23,7 @@ pub struct Source {
     pub file: PathBuf,
     pub uses: Vec<Use>,
     /// Paths of two names or more outside `use`.
-    pub paths: Vec<Import>,
+    pub paths: Vec<Names>,
     /// Names of the items that the file defines.
     pub items: BTreeSet<String>,
     /// Lines with the keyword `unsafe`.
@@ -87,8 +83,7 @@ impl Source {
                         // A name after `::` continues a path that began otherwise, as with `<T as Trait>::name`.
                         let is_rest = at > 1 && is_separator(&tokens[at - 2], &tokens[at - 1]);
                         if path.len() > 1 && !is_rest {
-                            let line = name.span().start().line;
-                            self.paths.push(Import { path, line });
+                            self.paths.push(path);
                         }
                         at += length - 1;
                     }
@@ -103,17 +98,13 @@ impl Source {
     fn read_use(&mut self, tree: &[TokenTree], prefix: &[String], is_public: bool) {
         let mut path = prefix.to_vec();
         let mut name = None;
-        let mut line = 0;
         for (at, token) in tree.iter().enumerate() {
             match token {
                 TokenTree::Ident(ident) if ident == "as" => {
                     name = tree.get(at + 1).map(ToString::to_string);
                     break;
                 }
-                TokenTree::Ident(ident) => {
-                    line = ident.span().start().line;
-                    path.push(ident.to_string());
-                }
+                TokenTree::Ident(ident) => path.push(ident.to_string()),
                 TokenTree::Punct(punct) if punct.as_char() == '*' => {
                     name = Some("*".into());
                     break;
@@ -133,11 +124,7 @@ impl Source {
         }
         if let Some(last) = path.last().filter(|_| path.len() > prefix.len() || !tree.is_empty()) {
             let name = name.unwrap_or_else(|| last.clone());
-            self.uses.push(Use {
-                import: Import { path, line },
-                name,
-                is_public,
-            });
+            self.uses.push(Use { path, name, is_public });
         }
     }
 }

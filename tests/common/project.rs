@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use expctl::results::store::StudyDir;
+use expctl::records::store::StudyDir;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use candle_core::Device;
+use expctl::cell::Cell;
 use expctl::model::{self, Source};
 use expctl::nn::tensor::Tensor;
-use expctl::spec::cell::Cell;
 use expctl::train::Trainer;
 
 /// The ledger counts a whole process, so tests that read it take turns.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::common::project::Output;
+use crate::other;
 use crate::printed;
 use crate::tree::Tree;
 
@@ -41,12 +42,15 @@ impl Command {
     pub fn is_looked_up(&self) -> bool {
         let words = self.words();
         let is_named = self.is_span && words.len() == 1 && !ALONE.contains(&words[0].as_str());
-        let is_not_run = NOT_RUN.iter().any(|(part, _)| self.text.contains(part));
+        let is_not_run = other::is_other(&self.text) || NOT_RUN.iter().any(|(part, _)| self.text.contains(part));
         is_named || is_not_run || words.iter().any(|word| is_placeholder(word))
     }
 
     /// What is wrong with it in this copy of the tree.
     pub fn fault(&self, tree: &Tree) -> Option<String> {
+        if other::is_other(&self.text) {
+            return other::fault(&self.text);
+        }
         if !self.is_looked_up() {
             return self.wrong_outcome(&tree.run(&self.shell()));
         }
@@ -135,21 +139,20 @@ impl Command {
 
 /// Whether a text is a command of expctl, perhaps behind variables.
 pub fn is_command(text: &str) -> bool {
-    let is_variable = |word: &&str| word.contains('=') && word.starts_with(|c: char| c.is_ascii_uppercase());
     let words: Vec<&str> = without_comment(text)
         .split_whitespace()
-        .skip_while(is_variable)
+        .skip_while(|word| other::is_variable(word))
         .collect();
     matches!(*words, ["expctl", _, ..] | ["cargo", "run", "--release", "--", _, ..])
 }
 
 /// A text before the comment at its end.
-fn without_comment(text: &str) -> &str {
+pub fn without_comment(text: &str) -> &str {
     text.split_once(" # ").map_or(text, |(command, _)| command)
 }
 
 /// Whether a word stands for something of the user's: `SPEC`, `owner/name`, `KEY=VALUE`, `SPEC...`, `[--option]`.
-fn is_placeholder(word: &str) -> bool {
+pub fn is_placeholder(word: &str) -> bool {
     let is_name = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_uppercase());
     let parts = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '$');
     ["...", "…", "owner/name"].iter().any(|part| word.contains(part)) || word.split(parts).any(is_name)

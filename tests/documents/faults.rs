@@ -29,7 +29,7 @@ fn commands_are_found_where_they_stand() {
     let page = "\
 # A page
 
-With `cargo run --release -- list --gpus` and `cargo test`, or `expctl list
+With `cargo run --release -- list --gpus` and `cargo`, or `expctl list
 --models`.
 
     # a comment
@@ -61,6 +61,7 @@ expctl: no command
         command(3, "expctl list --models"),
         command(7, "expctl plan a.yaml \\\n    --budget 6GiB   # its answer"),
         command(9, "mkdir -p b && cp a.yaml b"),
+        command(10, "git add b"),
         command(13, "RANK=4 expctl plan a.yaml"),
         command(14, "cat > b.yaml <<'END'\nname: b\nEND"),
         command(17, "expctl plan b.yaml"),
@@ -151,6 +152,28 @@ fn an_option_that_is_not_there_is_a_fault() {
     assert!(fault("`expctl plam SPEC`").contains("it is no command"));
     assert!(fault("`expctl compare experiments/none.yaml B`").ends_with("there is no `experiments/none.yaml`"));
     assert!(fault("`expctl validate my.yaml --budget 6GiB`").contains("exit code 2"));
+}
+
+#[test]
+fn what_another_program_names_and_the_tree_has_not_is_a_fault() {
+    let page = "    packaging/wheel x86_64-unknown-linux-gnu\n    cargo test --release --test documents\n\n`python python/golden/make.py`\n";
+    let found = Document::read("page.md", page);
+    assert_eq!(found.commands.len(), 3);
+    assert_eq!(found.faults_in(&Tree::copy()), Vec::<String>::new());
+    assert!(fault("    packaging/weel\n").ends_with("there is no `packaging/weel`"));
+    assert!(fault("`cargo bench --bench alocator`").ends_with("there is no `benches/alocator.rs`"));
+    assert!(fault("`python python/bench/against_torch.py --rounds 7`").ends_with("it has no option `--rounds`"));
+}
+
+#[test]
+fn a_program_that_the_suite_does_not_know_is_a_fault() {
+    let unknown = fault("```sh\nmake all\n```\n");
+    assert!(
+        unknown.starts_with("page.md:2: make all\nthe suite knows no program `make`"),
+        "{unknown}"
+    );
+    let left_out = "<!-- not run: it needs make -->\n\n```sh\nmake all\n```\n";
+    assert!(Document::read("page.md", left_out).strays.is_empty());
 }
 
 #[test]

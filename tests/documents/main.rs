@@ -1,5 +1,5 @@
 //! The commands of README.md and the pages: each is run in a copy of the tree, and what a page shows of its output is
-//! compared. `DOCUMENTS=docs/fit.md cargo test --release --test documents` runs those of one page.
+//! compared. Lines of other programs are looked up. `DOCUMENTS=docs/fit.md cargo test --release --test documents` runs those of one page.
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by a panic")]
 #![expect(unreachable_pub, reason = "the modules of a suite share their items")]
 
@@ -8,6 +8,7 @@ mod command;
 mod common;
 mod faults;
 mod markdown;
+mod other;
 mod printed;
 mod tree;
 
@@ -23,7 +24,7 @@ use tree::Tree;
 const PLACES: [&str; 5] = [
     "README.md",
     "docs",
-    "templates/README.md",
+    "crates/report/templates/README.md",
     "benches/README.md",
     "CONTRIBUTING.md",
 ];

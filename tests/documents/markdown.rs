@@ -4,22 +4,24 @@
 //! begins with `expctl` or with `cargo run --release --`. What a page prints of a command's output stands in a `text` block
 //! behind it, or in a `console` block below it. A line that changes has `…` for its changing part; `…` or `[…]` alone stands
 //! for any lines. A command exits with 0, unless the page says `<!-- exits 1 -->` before it, or `# exits 1` behind it. A
-//! comment can hold a command that readers need not see: `<!-- expctl validate typo.yaml -->`.
+//! comment can hold a command that readers need not see: `<!-- expctl validate typo.yaml -->`. In a block of commands each
+//! line is one that the suite knows; `<!-- not run: REASON -->` before a block leaves it out.
 
 use std::mem;
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 use crate::command::{Command, is_command};
+use crate::other::is_other;
 
-/// Programs that prepare files for the commands behind them. Lines of other programs are not run.
+/// Programs that prepare files for the commands behind them.
 const PREPARATIONS: [&str; 4] = ["cat", "cp", "echo", "mkdir"];
 
 /// A page with its commands, in their order.
 pub struct Document {
     pub name: String,
     pub commands: Vec<Command>,
-    /// Outputs that belong to no command.
+    /// Outputs that belong to no command, and lines of programs that the suite does not know.
     pub strays: Vec<String>,
 }
 
@@ -50,6 +52,8 @@ struct Reader {
     document: Document,
     /// The exit code that a comment gives to the next command.
     exits: Option<i32>,
+    /// Whether a comment leaves the next block out.
+    is_left_out: bool,
     /// The command whose output the next `text` block is: the last one of the section.
     shown: Option<usize>,
 }
@@ -64,6 +68,7 @@ impl Reader {
         Self {
             document,
             exits: None,
+            is_left_out: false,
             shown: None,
         }
     }
@@ -88,6 +93,7 @@ impl Reader {
         else {
             return;
         };
+        self.is_left_out = comment.trim().starts_with("not run: ");
         match comment.trim().strip_prefix("exits ") {
             Some(code) => self.exits = Some(number(code)),
             None if is_command(comment.trim()) => self.push(comment.trim(), line),
@@ -96,7 +102,7 @@ impl Reader {
     }
 
     fn span(&mut self, code: &str, line: usize) {
-        if !is_command(code) {
+        if !is_command(code) && !is_other(code) {
             return;
         }
         let shown = self.shown;
@@ -109,10 +115,13 @@ impl Reader {
     }
 
     fn block(&mut self, kind: &CodeBlockKind<'_>, line: usize, code: &str) {
+        if mem::take(&mut self.is_left_out) {
+            return;
+        }
         match kind {
-            CodeBlockKind::Indented => self.script(code, line),
+            CodeBlockKind::Indented => self.script(code, line, false),
             CodeBlockKind::Fenced(language) => match &**language {
-                "sh" | "bash" | "shell" => self.script(code, line + 1),
+                "sh" | "bash" | "shell" => self.script(code, line + 1, true),
                 "console" => self.console(code, line + 1),
                 "text" => self.output(code, line),
                 _ => {}
@@ -121,7 +130,8 @@ impl Reader {
     }
 
     /// Commands alone, each on a line or on several that end in `\`, or with the document that `<<'END'` begins.
-    fn script(&mut self, code: &str, first: usize) {
+    /// A block that need not be a script is one if it has a line of a program that the suite knows.
+    fn script(&mut self, code: &str, first: usize, is_script: bool) {
         let mut found = Vec::new();
         let mut lines = code.lines().enumerate();
         while let Some((at, line)) = lines.next() {
@@ -138,14 +148,25 @@ impl Reader {
                 text.push('\n');
                 text.push_str(line);
             }
-            let program = text.split_whitespace().next();
-            if is_command(&text) || program.is_some_and(|program| PREPARATIONS.contains(&program)) {
+            if !text.is_empty() && !text.starts_with('#') {
                 found.push((text, first + at));
             }
         }
-        // What prepares something else is not run.
-        if found.iter().any(|(text, _)| is_command(text)) {
-            found.iter().for_each(|(text, line)| self.push(text, *line));
+        let is_known = |text: &str| is_command(text) || is_other(text);
+        if !is_script && !found.iter().any(|(text, _)| is_known(text)) {
+            return;
+        }
+        for (text, line) in found {
+            let program = text.split_whitespace().next().unwrap_or_default();
+            if is_known(&text) || PREPARATIONS.contains(&program) {
+                self.push(&text, line);
+            } else {
+                let name = &self.document.name;
+                let stray = format!(
+                    "{name}:{line}: {text}\nthe suite knows no program `{program}`; tests/documents/other.rs lists them"
+                );
+                self.document.strays.push(stray);
+            }
         }
     }
 

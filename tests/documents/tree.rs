@@ -12,14 +12,13 @@ use crate::markdown::Document;
 use crate::root;
 
 /// What commands read.
-const COPIED: [&str; 7] = [
+const COPIED: [&str; 6] = [
     "README.md",
     "benches",
-    "data",
+    "crates/data/embedded",
     "docs",
     "experiments",
     "reports",
-    "templates",
 ];
 
 /// A user's files, by the names that documents give them.
@@ -56,7 +55,7 @@ impl Tree {
             project.write(name, text);
         }
         let read = |name: &str| fs::read_to_string(root().join(name)).unwrap();
-        let sample = read("data/sample.txt");
+        let sample = read("crates/data/embedded/sample.txt");
         let lines = sample.lines().filter(|line| !line.is_empty());
         let texts: String = lines
             .map(|line| format!("{}\n", serde_json::json!({ "text": line })))
@@ -66,9 +65,12 @@ impl Tree {
         }
         project.write(
             "models/my-model/config.json",
-            read("src/arch/presets/smollm2-135m.json"),
+            read("crates/arch/src/presets/smollm2-135m.json"),
         );
-        project.write("models/my-model/tokenizer.json", read("data/tokenizer.json"));
+        project.write(
+            "models/my-model/tokenizer.json",
+            read("crates/data/embedded/tokenizer.json"),
+        );
         Self(project)
     }
 
@@ -81,9 +83,9 @@ impl Tree {
         let folder = Path::new(env!("CARGO_BIN_EXE_expctl")).parent().map(PathBuf::from);
         let others = env::var_os("PATH").unwrap_or_default();
         let folders = env::join_paths(folder.into_iter().chain(env::split_paths(&others))).unwrap();
-        let mut shell = self.0.program("sh");
+        let mut shell = self.0.program("bash");
         let shell = shell
-            .args(["-uc", line])
+            .args(["-uo", "pipefail", "-c", line])
             .env("PATH", folders)
             .env("HOME", self.0.path(""));
         // GitHub sets it for the steps of a job.

@@ -4,9 +4,9 @@ use std::fs;
 
 use crate::fixtures::{assert_same, fixture};
 use crate::runs::DECODERS;
+use expctl::cell::Task;
 use expctl::options::{AdapterMethod, AdapterOptions, LoraOptions};
 use expctl::peft::{self, CONFIG_FILE, WEIGHTS_FILE};
-use expctl::spec::cell::Task;
 
 #[test]
 fn weights_that_peft_wrote_are_written_byte_for_byte() {

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use candle_core::{Device, Tensor};
+use expctl::cell::{Cell, Dtype, LrScheduler};
 use expctl::data::MicroBatch;
 use expctl::kernels::Sequences;
 use expctl::peft;
-use expctl::spec::cell::{Cell, Dtype, LrScheduler};
 use tokenizers::Tokenizer;
 
 use crate::common::training::{self, values};

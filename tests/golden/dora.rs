@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use expctl::cell::{Cell, Dtype, LrScheduler};
 use expctl::options::Adapter;
 use expctl::peft::{self, CONFIG_FILE, WEIGHTS_FILE};
-use expctl::spec::cell::{Cell, Dtype, LrScheduler};
 
 use crate::common::training::{self, values};
 use crate::fixtures::{Tensors, assert_close, assert_same, fixture};

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use candle_core::Device;
+use expctl::cell::{Cell, TargetModules, Task};
 use expctl::model::Source;
 use expctl::options::AdapterOptions;
 use expctl::peft;
-use expctl::spec::cell::{Cell, TargetModules, Task};
 
 use crate::fixtures::{Tensors, fixture};
 use crate::runs::{ENCODERS, LABELS, adapter_cell, cell, trainer};

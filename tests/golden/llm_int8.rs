@@ -2,6 +2,7 @@
 
 use candle_core::DType;
 use expctl::arch::ModuleName;
+use expctl::cell::{Cell, Dtype, Upcast};
 use expctl::kernels::Sequences;
 use expctl::nn::Pass;
 use expctl::nn::linear::{Linear, Projection};
@@ -9,7 +10,6 @@ use expctl::nn::param::Param;
 use expctl::nn::tensor::Tensor;
 use expctl::nn::weight::Weight;
 use expctl::quant::{Builder, Format};
-use expctl::spec::cell::{Cell, Dtype, Upcast};
 
 use crate::fixtures::{Tensors, assert_close};
 use crate::runs::{adapter_cell, assert_run, departure};

@@ -2,9 +2,9 @@
 
 use std::fs;
 
+use expctl::cell::{Cell, Dtype, LrScheduler, TargetModules};
 use expctl::options::{InitLoraWeights, NamePattern};
 use expctl::peft::{self, CONFIG_FILE, WEIGHTS_FILE};
-use expctl::spec::cell::{Cell, Dtype, LrScheduler, TargetModules};
 use serde_json::{Map, Value};
 
 use crate::common::training::{self, values};

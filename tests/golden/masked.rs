@@ -1,7 +1,7 @@
 //! A loss of some tokens, which transformers has with labels of -100 elsewhere.
 
+use expctl::cell::{Checkpointing, Loss};
 use expctl::data::EffectiveBatch;
-use expctl::spec::cell::{Checkpointing, Loss};
 use serde::Deserialize;
 
 use crate::common::training::values;

@@ -1,6 +1,6 @@
 //! Twenty steps of every optimizer and every adapter, against those of torch and PEFT.
 
-use expctl::spec::cell::{Adapter, Attention, Cell, Loss, Optimizer, Stack};
+use expctl::cell::{Adapter, Attention, Cell, Loss, Optimizer, Stack};
 
 use crate::runs::{DECODERS, ENCODERS, adapter_cell, assert_run};
 

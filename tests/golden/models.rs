@@ -1,7 +1,7 @@
 //! Our trainer against transformers and PEFT, for every model: logits, gradients, and twenty steps.
 
 use expctl::arch::{ModelConfig, check};
-use expctl::spec::cell::{Cell, Checkpointing, Dtype};
+use expctl::cell::{Cell, Checkpointing, Dtype};
 
 use crate::common::training::values;
 use crate::fixtures::{Tensors, assert_close, assert_relative, fixture};

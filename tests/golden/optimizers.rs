@@ -1,6 +1,6 @@
 //! Twenty steps of the optimizers that have golden runs of their own.
 
-use expctl::spec::cell::{Cell, Dtype, LrScheduler, Optimizer};
+use expctl::cell::{Cell, Dtype, LrScheduler, Optimizer};
 
 use crate::runs::{adapter_cell, assert_run, cell, departure};
 

@@ -1,6 +1,6 @@
 //! Training some weights of a model: norms, blocks, and biases (BitFit).
 
-use expctl::spec::cell::{Cell, Dtype};
+use expctl::cell::{Cell, Dtype};
 
 use crate::common::training::values;
 use crate::fixtures::{Tensors, assert_close};

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use expctl::cell::{Cell, Dtype, LrScheduler};
 use expctl::peft::{self, CONFIG_FILE, WEIGHTS_FILE};
-use expctl::spec::cell::{Cell, Dtype, LrScheduler};
 use serde_json::{Map, Value};
 
 use crate::common::training::values;

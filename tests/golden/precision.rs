@@ -1,7 +1,7 @@
 //! Twenty steps in formats beside the usual ones: FP4, torch.autocast, PEFT's preparation for k-bit training, and adapters in
 //! bfloat16.
 
-use expctl::spec::cell::{Autocast, Cell, Dtype, QuantType, Upcast};
+use expctl::cell::{Autocast, Cell, Dtype, QuantType, Upcast};
 
 use crate::runs::{adapter_cell, assert_run, cell};
 

@@ -1,7 +1,7 @@
 //! Our quantisation against bitsandbytes' (numbers made by python/golden/make.py).
 
 use crate::fixtures::{Tensors, assert_same, bits};
-use expctl::memory::{self, Buffer};
+use expctl::memory::Buffer;
 use expctl::options::{InstructionSet, QuantType};
 use expctl::quant::codebook::{FP4, NF4};
 use expctl::quant::double::{DoubleQuantised, Scales};

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use candle_core::DType;
+use expctl::cell::{
+    Adapter, Cell, Dtype, Lora, LrScheduler, Miss, PrefixTuning, PromptTuning, TargetModules, Task, Vera, Weights,
+};
 use expctl::data::{EffectiveBatch, MicroBatch};
 use expctl::kernels::Sequences;
 use expctl::nn::tensor::Tensor;
 use expctl::options::{MissInit, NamePattern};
 use expctl::peft::{
     self, Layers, MethodConfig, PROMPT_EMBEDDING, PROMPT_EMBEDDINGS, PROMPT_ENCODER, Targets, VERA_SHARED,
-};
-use expctl::spec::cell::{
-    Adapter, Cell, Dtype, Lora, LrScheduler, Miss, PrefixTuning, PromptTuning, TargetModules, Task, Vera, Weights,
 };
 use expctl::train::{StepOutcome, Trainer};
 use serde::Deserialize;

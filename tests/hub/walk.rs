@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use expctl::results::record::Record;
-use expctl::results::store::read_record;
+use expctl::records::Record;
+use expctl::records::store::read_record;
 use serde_json::{Value, json};
 
 use crate::common::project::{Output, Project};
@@ -39,7 +39,7 @@ fn shape() -> BTreeMap<String, Vec<u8>> {
     let config = fs::read_to_string(fixture("tiny_llama").join("config.json")).unwrap();
     let mut config: Value = serde_json::from_str(&config).unwrap();
     config["vocab_size"] = json!(512);
-    let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/tokenizer.json");
+    let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/data/embedded/tokenizer.json");
     BTreeMap::from([
         ("config.json".to_owned(), config.to_string().into_bytes()),
         ("tokenizer.json".to_owned(), fs::read(tokenizer).unwrap()),

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use candle_core::Device;
 use expctl::arch::Preset;
+use expctl::cell::{self, Cell, Weights};
 use expctl::model::{Source, load};
-use expctl::spec::cell::{self, Cell, Weights};
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorView};
 use safetensors::{SafeTensors, serialize};

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use expctl::arch::Preset;
+use expctl::cell::{Cell, Data, DataFile, DataFormat, Padding, Synthetic};
 use expctl::data::{DataError, Dataset, load};
 use expctl::options::Paths;
-use expctl::spec::cell::{Cell, Data, DataFile, DataFormat, Padding, Synthetic};
 use polars_core::prelude::{Column, DataFrame};
 use polars_io::parquet::write::ParquetWriter;
 
@@ -220,7 +220,7 @@ fn text_needs_the_models_tokenizer() {
     fs::write(&tokenizer, "{").unwrap();
     assert!(message(dir.path(), &cell).starts_with("model/tokenizer.json: not a tokenizer:"));
     fs::copy(
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("data/tokenizer.json"),
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/data/embedded/tokenizer.json"),
         &tokenizer,
     )
     .unwrap();

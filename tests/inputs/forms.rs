@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use expctl::arch::Preset;
+use expctl::cell::{Cell, DataFile, Padding};
 use expctl::data::{DataError, Dataset, load};
 use expctl::options::Paths;
-use expctl::spec::cell::{Cell, DataFile, Padding};
 use serde_json::{Value, json};
 use tokenizers::Tokenizer;
 

@@ -2,8 +2,9 @@
 
 use candle_core::Device;
 use expctl::arch::Preset;
+use expctl::kernels::Dispatch as _;
 use expctl::kernels::InstructionSet;
-use expctl::memory::{self, Buffer, ByCategory, ByPhase, Category, Phase};
+use expctl::memory::Buffer;
 use expctl::nn::activation::{GeGlu, Gelu, SwiGlu};
 use expctl::nn::classifier::{Activation, Classifier};
 use expctl::nn::decoder_block::DecoderBlock;
@@ -15,6 +16,7 @@ use expctl::nn::feed_forward::FeedForward;
 use expctl::nn::loss::{CausalLoss, Targets};
 use expctl::nn::rope::Rope;
 use expctl::trace::{Account, Event, Trace};
+use expctl::trace::{ByCategory, ByPhase, Category, Phase};
 
 use crate::common::training::turn;
 use crate::layer_config::{BATCH, Config, HEAD_DIM, HEADS, HIDDEN, INTERMEDIATE, KV_HEADS, LEN, VOCABULARY, configs};

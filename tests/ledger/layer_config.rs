@@ -5,7 +5,7 @@ use expctl::arch::ModuleName;
 use expctl::kernels::Sequences;
 use expctl::kernels::attention::Scores;
 use expctl::kernels::softcap::SoftCap;
-use expctl::memory::{self, Category};
+use expctl::memory;
 use expctl::nn::adapter::{Adapter, Dora, Down, Ia3, LowRank, SharedFactors, Up};
 use expctl::nn::attention::{Attention, Visibility};
 use expctl::nn::decoder_block::OutputNorm;
@@ -19,6 +19,7 @@ use expctl::nn::weight::Weight;
 use expctl::nn::{DropoutPass, Pass};
 use expctl::options;
 use expctl::quant::{Builder, Format, Quantized};
+use expctl::trace::Category;
 
 pub const BATCH: usize = 2;
 pub const LEN: usize = 37;

@@ -14,18 +14,16 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use candle_core::{DType, Device};
-use expctl::memory::{
-    self, BACKEND_VARIABLE, BackendAllocator, Buffer, ByCategory, Category, LedgerAllocator, OOM_EXIT_CODE, Phase,
-    Tiers, probes,
-};
+use expctl::memory::{BACKEND_VARIABLE, Buffer, LedgerAllocator, OOM_EXIT_CODE, ProcessAllocator, Tiers, probes};
 use expctl::nn::tensor::Tensor;
 use expctl::options::AllocatorBackend;
-use expctl::results::record::Oom;
+use expctl::records::Oom;
+use expctl::trace::{ByCategory, Category, Phase};
 
 use common::training::turn;
 
 #[global_allocator]
-static ALLOCATOR: LedgerAllocator<BackendAllocator> = LedgerAllocator::new(BackendAllocator);
+static ALLOCATOR: ProcessAllocator = ProcessAllocator;
 
 fn tensor_bytes() -> [u64; 7] {
     let live = memory::live().by_category;
@@ -305,10 +303,10 @@ fn peaks_are_split_by_category_and_phase() {
 #[test]
 fn every_backend_keeps_the_account() {
     if let Ok(name) = std::env::var(BACKEND_VARIABLE) {
-        assert_eq!(AllocatorBackend::current().name(), name);
+        assert_eq!(memory::current_backend().name(), name);
         return;
     }
-    assert_eq!(AllocatorBackend::current(), AllocatorBackend::System);
+    assert_eq!(memory::current_backend(), AllocatorBackend::System);
     for backend in AllocatorBackend::ALL
         .into_iter()
         .filter(|backend| backend.is_available())
@@ -335,7 +333,7 @@ fn a_backend_holds_what_is_live_and_keeps_its_pages() {
         drop(block);
         *faults = probes::page_faults().unwrap() - before;
     }
-    if AllocatorBackend::current() != AllocatorBackend::System {
+    if memory::current_backend() != AllocatorBackend::System {
         // Other threads of this process fault as well, by up to some 1,100 pages.
         assert!(faults[1] < 16384 / 4, "{faults:?} for 16384 pages");
     }

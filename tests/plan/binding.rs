@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use expctl::results::store::{CellDir, read_prediction, read_record};
+use expctl::records::store::{CellDir, read_prediction, read_record};
 
 use crate::common::project::Project;
 

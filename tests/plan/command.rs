@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use expctl::results::record::Status;
-use expctl::results::store::read_record;
+use expctl::records::Status;
+use expctl::records::store::read_record;
 use serde_json::Value;
 
 use crate::common::project::Project;

@@ -36,8 +36,8 @@ fn project(spec: &str, lengths: &[usize]) -> Project {
     let project = Project::new(spec);
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for (file, from) in [
-        ("config.json", "src/arch/presets/tiny.json"),
-        ("tokenizer.json", "data/tokenizer.json"),
+        ("config.json", "crates/arch/src/presets/tiny.json"),
+        ("tokenizer.json", "crates/data/embedded/tokenizer.json"),
     ] {
         project.write(format!("model/{file}"), fs::read(root.join(from)).unwrap());
     }

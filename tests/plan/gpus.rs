@@ -138,6 +138,9 @@ fn a_first_spec_just_plans() {
         assert_eq!(output.code, 0, "{keys}: {output}");
     }
     let project = Project::new(&spec("model: ./shape, weights: random").replace("model: tiny, ", ""));
-    project.write("shape/config.json", include_str!("../../src/arch/presets/tiny.json"));
+    project.write(
+        "shape/config.json",
+        include_str!("../../crates/arch/src/presets/tiny.json"),
+    );
     assert_eq!(project.plan(&[]).code, 0);
 }

@@ -1,13 +1,13 @@
 //! Plans of PEFT's methods, and of training some weights, against PEFT on fake tensors.
 
 use expctl::arch::Preset;
-use expctl::memory::{Category, Phase};
 use expctl::options::{
     Adapter, AdapterMethod, AdapterOptions, Bias, Dtype, Generation, Ia3Options, LoraOptions, MissOptions, NamePattern,
     Optimizer, PrefixTuningOptions, PromptTuningOptions, TargetModules, Upcast, VeraOptions,
 };
 use expctl::torch::{Backend, Configuration, MicroBatchShape, Step, trace, trace_parts};
 use expctl::trace::{Account, Event, Trace};
+use expctl::trace::{Category, Phase};
 
 use super::torch::{FIGURES, GRANULARITY, Row, configuration, figures, rows};
 

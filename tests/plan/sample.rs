@@ -1,7 +1,8 @@
 //! Cells at random, over every key that decides what our trainer allocates.
 
+use expctl::cell::{Cell, Optimizer};
+use expctl::kernels::Dispatch as _;
 use expctl::kernels::InstructionSet;
-use expctl::spec::cell::{Cell, Optimizer};
 use rand::seq::{IndexedRandom, IteratorRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

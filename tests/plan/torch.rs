@@ -1,7 +1,6 @@
 //! The plan of PyTorch's stack against PyTorch itself: steps on fake tensors, and steps measured on a GPU.
 
 use expctl::arch::{ModelConfig, Preset};
-use expctl::memory::{Category, Phase};
 use expctl::options::{
     self, AdapterOptions, Attention, Autocast, Checkpointing, Loss, Optimizer, TargetModules, Upcast,
 };
@@ -9,6 +8,7 @@ use expctl::torch::caching_allocator::{DeviceMemory, Settings, replay};
 use expctl::torch::gpu::ComputeCapability;
 use expctl::torch::{Backend, Bitsandbytes, Configuration, Dtype, MicroBatchShape, Pytorch, Transformers, trace};
 use expctl::trace::Account;
+use expctl::trace::{Category, Phase};
 use expctl::trace::{Event, Trace};
 
 const MIB: f64 = 1024.0 * 1024.0;

@@ -5,12 +5,12 @@ use std::fmt::Debug;
 use std::fs;
 
 use expctl::arch::{ModelConfig, check};
-use expctl::memory::Category;
-use expctl::results::prediction::Prediction;
-use expctl::results::record::{Measured, Status};
-use expctl::results::store::{read_prediction, read_record};
-use expctl::spec::cell::{Adapter, Optimizer, Stack, Task};
+use expctl::cell::{Adapter, Optimizer, Stack, Task};
+use expctl::records::prediction::Prediction;
+use expctl::records::store::{read_prediction, read_record};
+use expctl::records::{Measured, Status};
 use expctl::spec::{self, Overrides};
+use expctl::trace::Category;
 use serde_json::json;
 
 use crate::common::project::Project;

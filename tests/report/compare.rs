@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use expctl::results::record::Record;
+use expctl::records::Record;
 use expctl::spec::{self, Overrides};
 
 use crate::records::record;
@@ -39,7 +39,7 @@ fn recorded() -> Recorded {
             (64, 0, _) if again.cell_id == study.cells[4].id => {
                 again = Record {
                     provenance: again.provenance,
-                    ..record(&planned.id, expctl::results::record::Status::Failed)
+                    ..record(&planned.id, expctl::records::Status::Failed)
                 };
             }
             _ => {}

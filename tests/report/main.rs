@@ -21,9 +21,9 @@ mod templates;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use expctl::records::store::{StepLog, StudyDir, write_record};
 use expctl::report::{self, About, Rendered, ReportError, Template};
 use expctl::results::collect::collect;
-use expctl::results::store::{StepLog, StudyDir, write_record};
 use expctl::spec::{self, Overrides, Study};
 
 use common::project::{Output, Project};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use expctl::results::record::{Machine, Measured, Oom, Profile, Provenance, Record, Status, Step};
-use expctl::spec::cell::{Cell, Dtype, Measure, Task};
+use expctl::cell::{Cell, Dtype, Measure, Task};
+use expctl::records::{Machine, Measured, Oom, Profile, Provenance, Record, Status, Step};
 
 const MIB: u64 = 1 << 20;
 

@@ -25,7 +25,7 @@ fn what_is_forgotten_is_the_rise_of_the_loss() {
         .map(|number| format!("{{\"words\": \"word number {number} is a cork and floats\"}}\n"))
         .collect();
     project.write("train.jsonl", lines);
-    let sample = include_str!("../../data/sample.txt");
+    let sample = include_str!("../../crates/data/embedded/sample.txt");
     let known: Vec<&str> = sample.split("\n\n").take(7).collect();
     project.write("known.txt", known.join("\n\n"));
     project.expctl(&["run", "spec.yaml", "--progress", "none"]).exits(0);

@@ -1,8 +1,8 @@
 //! Cells that run out of memory, and those that follow them.
 
-use expctl::results::record::{Record, Status};
-use expctl::results::store::read_record;
-use expctl::spec::cell::Cell;
+use expctl::cell::Cell;
+use expctl::records::store::read_record;
+use expctl::records::{Record, Status};
 use expctl::spec::{Fallback, Lineage, Rung, Study};
 use rustix::process::{Signal, kill_process};
 

@@ -25,8 +25,8 @@ mod without_a_spec;
 
 use std::path::PathBuf;
 
-use expctl::results::record::{Record, Status};
-use expctl::results::store::read_record;
+use expctl::records::store::read_record;
+use expctl::records::{Record, Status};
 use serde_json::Value;
 
 use common::project::Project;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use expctl::results::record::Status;
+use expctl::records::Status;
 use rustix::process::{Signal, kill_process};
 
 use crate::background::start;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use expctl::results::record::{Record, Status};
+use expctl::records::{Record, Status};
 
 use crate::QUICK;
 use crate::common::project::{Output, Project};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use expctl::results::record::Status;
-use expctl::results::store::read_prediction;
-use expctl::spec::cell::Cell;
-use expctl::spec::cell::techniques::pairs;
+use expctl::cell::Cell;
+use expctl::records::Status;
+use expctl::records::store::read_prediction;
+use expctl::techniques::pairs;
 use serde_json::Value;
 
 use crate::common::project::Project;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use expctl::results::record::Status;
+use expctl::records::Status;
 use serde_json::Value;
 
 use crate::QUICK;

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
-use expctl::results::record::Status;
+use expctl::records::Status;
 use rustix::process::Signal;
 
 use crate::background::{start, stop, wait_until_gone};

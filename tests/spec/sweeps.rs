@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use expctl::spec::cell::{AllocatorBackend, InstructionSet, InstructionSetChoice};
+use expctl::cell::{AllocatorBackend, InstructionSet, InstructionSetChoice};
 use expctl::spec::{self, Overrides};
 use expctl::text::to_flow_yaml;
 

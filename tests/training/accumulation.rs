@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use expctl::spec::cell::{Cell, Padding};
+use expctl::cell::{Cell, Padding};
 
 use crate::setup::{Gradients, Training, cell, distance, turn};
 

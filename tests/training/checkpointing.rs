@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use expctl::spec::cell::{Cell, Checkpointing, Dtype};
+use expctl::cell::{Cell, Checkpointing, Dtype};
 
 use crate::setup::{Training, cell, turn};
 

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use expctl::arch::Location;
-use expctl::memory::{self, Category};
+use expctl::cell::{Cell, Checkpointing, Data, DataFile, Dtype, Lengths, Padding, Synthetic, Task, Weights};
+use expctl::memory;
 use expctl::model::Source;
-use expctl::spec::cell::{Cell, Checkpointing, Data, DataFile, Dtype, Lengths, Padding, Synthetic, Task, Weights};
+use expctl::trace::Category;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -285,7 +286,7 @@ fn dropout_acts_in_training_alone() {
 fn labels_come_from_a_files_column() {
     let _turn = turn();
     let dir = folder("distilbert", 0.0);
-    let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/tokenizer.json");
+    let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/data/embedded/tokenizer.json");
     fs::copy(tokenizer, dir.path().join("tokenizer.json")).expect("the tokenizer");
     let config = fs::read_to_string(dir.path().join("config.json")).expect("the configuration");
     fs::write(

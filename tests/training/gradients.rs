@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use expctl::arch::{Family, Preset};
-use expctl::spec::cell::{Cell, Dtype, TargetModules};
+use expctl::cell::{Cell, Dtype, TargetModules};
 
 use crate::setup::{Training, cell, turn};
 

@@ -1,7 +1,7 @@
 //! Nothing is parsed and ignored: every key of the training acts.
 
+use expctl::cell::{Cell, Dtype, LoraATraining, LrScheduler, Padding, TargetModules};
 use expctl::options::{InitLoraWeights, NamePattern};
-use expctl::spec::cell::{Cell, Dtype, LoraATraining, LrScheduler, Padding, TargetModules};
 
 use crate::setup::{Run, Training, cell, turn, values};
 

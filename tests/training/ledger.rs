@@ -2,9 +2,10 @@
 
 use candle_core::Device;
 use expctl::arch::{ModelConfig, Preset};
-use expctl::memory::{self, ByCategory, Category, Phase};
+use expctl::cell::{Cell, Checkpointing, Dtype, Optimizer, QuantType, TargetModules};
+use expctl::memory;
 use expctl::model::{self, Source};
-use expctl::spec::cell::{Cell, Checkpointing, Dtype, Optimizer, QuantType, TargetModules};
+use expctl::trace::{ByCategory, Category, Phase};
 
 use crate::setup::{Training, cell, turn};
 

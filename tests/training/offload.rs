@@ -1,6 +1,6 @@
 //! Offloading moves tensors, and changes no bit of what is computed.
 
-use expctl::spec::cell::{Cell, Checkpointing, Dtype, Offload, OffloadedBlocks, Optimizer};
+use expctl::cell::{Cell, Checkpointing, Dtype, Offload, OffloadedBlocks, Optimizer};
 
 use crate::setup::{Training, cell, turn};
 

@@ -1,6 +1,6 @@
 //! The optimizers other than AdamW, in training.
 
-use expctl::spec::cell::{Cell, Optimizer};
+use expctl::cell::{Cell, Optimizer};
 
 use crate::setup::{Training, cell, turn};
 

@@ -1,7 +1,7 @@
 //! Packed samples: the losses of padded ones, and no sight of a neighbour.
 
+use expctl::cell::{Cell, Checkpointing, Data, Dtype, Lengths, PackingAttention, PackingSeparator, Synthetic};
 use expctl::data::MicroBatch;
-use expctl::spec::cell::{Cell, Checkpointing, Data, Dtype, Lengths, PackingAttention, PackingSeparator, Synthetic};
 
 use crate::setup::{Training, cell, turn, values};
 

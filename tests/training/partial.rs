@@ -1,7 +1,7 @@
 //! Training some layers: the backward pass ends with the lowest of them, and nothing is kept below.
 
+use expctl::cell::{Cell, Checkpointing, Measure, Offload, OffloadedBlocks};
 use expctl::options::NamePattern;
-use expctl::spec::cell::{Cell, Checkpointing, Measure, Offload, OffloadedBlocks};
 
 use crate::setup::{Run, Training, cell, turn};
 

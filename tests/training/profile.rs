@@ -1,8 +1,8 @@
 //! `measure: profile`: components against arithmetic, and against the whole training.
 
 use expctl::arch::Preset;
-use expctl::results::record::Profile;
-use expctl::spec::cell::{Cell, Checkpointing, Data, Measure, Optimizer, Synthetic, Task};
+use expctl::cell::{Cell, Checkpointing, Data, Measure, Optimizer, Synthetic, Task};
+use expctl::records::Profile;
 
 use crate::ledger::Bytes;
 use crate::setup::{Run, cell, turn};

@@ -1,8 +1,8 @@
 //! Whole runs: equal seeds give equal bytes, the loss falls, and numbers that leave the range end a run with a reason.
 
-use expctl::memory::Category;
-use expctl::results::record::Step;
-use expctl::spec::cell::{Cell, Data, Dtype};
+use expctl::cell::{Cell, Data, Dtype};
+use expctl::records::Step;
+use expctl::trace::Category;
 use expctl::train::TrainError;
 
 use crate::setup::{Run, cell, turn};
@@ -73,7 +73,7 @@ fn threads_change_no_byte() {
         let with_threads = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
             let run = pool.expect("a pool").install(|| Run::of(&cell)).expect("a run");
-            let of_step = |step: &expctl::results::record::Step| (step.loss.to_bits(), step.gradient_norm.to_bits());
+            let of_step = |step: &expctl::records::Step| (step.loss.to_bits(), step.gradient_norm.to_bits());
             (run.steps.iter().map(of_step).collect::<Vec<_>>(), run.adapter)
         };
         let one = with_threads(1);

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use expctl::cell::{Cell, Data, Dtype, Lengths, Synthetic};
 use expctl::data::{self, EffectiveBatch, MicroBatch};
 use expctl::nn::param::Param;
 use expctl::nn::tensor::Tensor;
-use expctl::results::record::{Measured, Step};
-use expctl::results::store::read_steps;
-use expctl::spec::cell::{Cell, Data, Dtype, Lengths, Synthetic};
+use expctl::records::store::read_steps;
+use expctl::records::{Measured, Step};
 use expctl::train::{self, Outputs, StepOutcome, TrainError, Trainer};
 use tempfile::TempDir;
 

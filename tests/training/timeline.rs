@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::path::Path;
 
-use expctl::memory::event::{Event, Kind};
-use expctl::memory::{self, Category, timeline as recorder};
+use expctl::cell::{Cell, Checkpointing, Dtype, Task, Weights};
+use expctl::memory::timeline as recorder;
 use expctl::model;
 use expctl::results::timeline::{self, RecordedStep, Recording, StepAnalysis};
-use expctl::spec::cell::{Cell, Checkpointing, Dtype, Task, Weights};
+use expctl::trace::Category;
+use expctl::trace::recording::{Event, Kind};
 use tempfile::TempDir;
 
 use crate::setup::{Run, cell, turn};
@@ -113,7 +114,7 @@ fn only_the_steps_asked_for_are_recorded() {
     assert_eq!((run.steps.len(), timeline::recorded_steps(&recording).len()), (5, 2));
     assert!(recording.complete);
     let last = recording.events.last().expect("events");
-    assert_eq!((last.kind, last.bytes), (Kind::Phase, memory::Phase::Idle as u64));
+    assert_eq!((last.kind, last.bytes), (Kind::Phase, trace::Phase::Idle as u64));
 }
 
 #[test]
@@ -145,7 +146,7 @@ fn what_the_backward_pass_keeps_has_its_dtype_shape_and_module() {
     let instant = step
         .curve
         .iter()
-        .filter(|moment| moment.phase == memory::Phase::Backward);
+        .filter(|moment| moment.phase == trace::Phase::Backward);
     assert_eq!(
         Some(activation),
         instant.map(|moment| moment.live[Category::Activation]).next()

@@ -1,0 +1,193 @@
+//! The features that each stack computes: checks on top of a model's description.
+
+mod trained;
+
+use options::{Attention, Loss, ModelOptions, Stack, TargetModules, Task, Weights, ends_in};
+
+use super::config::ModelConfig;
+use super::error::{ArchError, Unsupported};
+use super::family::{self, Family};
+use super::module::Kind;
+use super::presets::Preset;
+use super::rope::RopeScaling;
+
+/// The families that our trainer computes, in the order of their lines in `model::families`.
+pub const TRAINED: [Family; 9] = [
+    Family::Llama,
+    Family::Mistral,
+    Family::Qwen2,
+    Family::Qwen3,
+    Family::Phi3,
+    Family::Gemma2,
+    Family::Gemma3,
+    Family::DistilBert,
+    Family::Bert,
+];
+
+/// Checks that `stack` computes all features of a model.
+///
+/// # Errors
+/// Names the feature that the stack does not compute.
+pub fn check(config: &ModelConfig, stack: Stack) -> Result<(), Unsupported> {
+    check_activation(config)?;
+    // transformers' code for the other families rotates whole heads.
+    if config.rope.partial_factor != 1.0 && config.family != Family::Phi3 {
+        return Err(Unsupported::PartialRotary);
+    }
+    // A way to scale rotary frequencies changes no size, so PyTorch's stack is planned with any. A checkpoint that is
+    // quantised already is planned as one that is quantised while it is loaded.
+    match stack {
+        Stack::Candle => check_trained(config),
+        Stack::Torch => Ok(()),
+    }
+}
+
+/// Says how many positions a model has, and how many of them `own` virtual tokens take.
+pub fn positions(model: &str, most: usize, own: usize) -> String {
+    let taken = match own {
+        0 => String::new(),
+        own => format!(", of which virtual tokens take {own}"),
+    };
+    format!("the model `{model}` has {most} positions (max_position_embeddings{taken})")
+}
+
+/// The presets that `stack` computes.
+pub fn presets(stack: Stack) -> impl Iterator<Item = Preset> {
+    let presets = Preset::ALL.iter().copied();
+    presets.filter(move |preset| check(&preset.config(), stack).is_ok())
+}
+
+/// The linear layers that can have an adapter, in models that `stack` computes for `task`.
+pub fn target_modules(stack: Stack, task: Task) -> Vec<&'static str> {
+    let is_computed = |family: &Family| stack == Stack::Torch || TRAINED.contains(family);
+    let families = Family::ALL.iter().copied().filter(is_computed);
+    family::target_modules(families.filter(|family| family.description().task == task))
+}
+
+/// The names of the families that our trainer computes.
+pub fn trained() -> Vec<&'static str> {
+    TRAINED.iter().map(|family| family.name()).collect()
+}
+
+fn check_trained(config: &ModelConfig) -> Result<(), Unsupported> {
+    if !TRAINED.contains(&config.family) {
+        return Err(Unsupported::Family {
+            model: config.family.name(),
+            trained: trained(),
+        });
+    }
+    if config.is_quantized {
+        return Err(Unsupported::Quantized);
+    }
+    if config.task() == Task::SequenceClassification {
+        return Ok(());
+    }
+    if config.head.is_none() {
+        return Err(Unsupported::Head(config.family.description().class));
+    }
+    for rope in [Some(&config.rope), config.local_rope.as_ref()].into_iter().flatten() {
+        if let Some(RopeScaling::Other(kind)) = &rope.scaling {
+            return Err(Unsupported::RopeScaling(kind.clone()));
+        }
+    }
+    match config.rotary_dim() {
+        rotary_dim if rotary_dim > 0 && rotary_dim.is_multiple_of(2) => Ok(()),
+        rotary_dim => Err(Unsupported::RotaryDim(rotary_dim)),
+    }
+}
+
+fn check_activation(config: &ModelConfig) -> Result<(), Unsupported> {
+    let known = config.family.description().defaults.activation;
+    if config.activation == known {
+        return Ok(());
+    }
+    let names = config.family.description().key_names.iter();
+    let key = names.copied().find(|(key, _)| *key == "hidden_act");
+    Err(Unsupported::Activation {
+        key: key.map_or("hidden_act", |(_, name)| name),
+        found: config.activation.clone(),
+        known,
+    })
+}
+
+/// Checks that the model of `place` suits `options` and `stack`.
+pub(super) fn check_model(
+    config: &ModelConfig,
+    options: &ModelOptions,
+    stack: Stack,
+    place: &str,
+) -> Result<(), ArchError> {
+    trained::check(config, options, stack)?;
+    let unsupported = |error| ArchError::Unsupported {
+        place: place.into(),
+        error,
+    };
+    check(config, stack).map_err(unsupported)?;
+    if config.task() != options.task {
+        return Err(ArchError::Task {
+            asked: options.task,
+            can: config.task(),
+        });
+    }
+    match stack {
+        Stack::Candle => check_options(config, options),
+        Stack::Torch => check_torch(config, options).map_err(unsupported),
+    }
+}
+
+/// Checks that transformers computes a model's soft caps in the way that is asked for.
+fn check_torch(config: &ModelConfig, options: &ModelOptions) -> Result<(), Unsupported> {
+    // `sdpa_attention_forward` in `integrations/sdpa_attention.py`.
+    if config.attention_softcap.is_some() && options.attn_implementation == Attention::Sdpa {
+        return Err(Unsupported::CappedScores);
+    }
+    if config.logit_softcap.is_some() && options.loss == Loss::Chunked {
+        return Err(Unsupported::CappedLogits);
+    }
+    Ok(())
+}
+
+/// Checks what our trainer asks of a checkpoint's head and of the target modules.
+fn check_options(config: &ModelConfig, options: &ModelOptions) -> Result<(), ArchError> {
+    let has_labels = config.head == Some(Task::SequenceClassification) && options.weights == Weights::Pretrained;
+    if has_labels && config.num_labels != options.num_labels {
+        return Err(ArchError::Labels {
+            asked: options.num_labels,
+            has: config.num_labels,
+        });
+    }
+    if let Some(offloaded) = &options.offloaded_blocks {
+        offloaded.check(config.num_hidden_layers).map_err(ArchError::Blocks)?;
+    }
+    if options.offloads_embeddings && !has_frozen_table(config, options) {
+        return Err(ArchError::TrainedTables);
+    }
+    let targets = options
+        .adapter
+        .as_ref()
+        .and_then(|adapter| adapter.target_modules.as_ref());
+    let Some(TargetModules::Names(names)) = targets else {
+        return Ok(());
+    };
+    let known = config.target_modules();
+    let is_there = |name: &&String| {
+        let mut linear = config.modules().filter(|(_, module)| module.kind == Kind::Linear);
+        linear.any(|(module, _)| ends_in(&module, name))
+    };
+    match names.iter().find(|name| !is_there(name)) {
+        Some(name) => Err(ArchError::Module {
+            name: name.clone(),
+            known: known.join(", "),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// True if the table of tokens' vectors or that of the head stays as it is.
+fn has_frozen_table(config: &ModelConfig, options: &ModelOptions) -> bool {
+    let tables = [
+        config.family.description().embeddings[0].path,
+        config.head_table(options),
+    ];
+    tables.iter().any(|name| !options.trains(name, "weight"))
+}

@@ -1,0 +1,455 @@
+//! Checks of the keys that say which layers have which adapter, and which weights are trained.
+
+use base::text::suggestion;
+use options::{
+    AdapterMethod, AdapterOptions, Bias, LoraOptions, ModelOptions, NamePattern, Patterns, Stack, TargetModules,
+    ends_in,
+};
+
+use crate::config::ModelConfig;
+use crate::error::ArchError;
+use crate::module::{Kind, Module};
+
+/// Checks that these keys suit the model.
+pub(super) fn check(config: &ModelConfig, options: &ModelOptions, stack: Stack) -> Result<(), ArchError> {
+    check_searches(config, options)?;
+    check_trainable(config, options)?;
+    let Some(adapter) = &options.adapter else {
+        return Ok(());
+    };
+    check_ia3(config, adapter)?;
+    if adapter.method == AdapterMethod::LnTuning && config.tuned_norms().is_none() {
+        return Err(ArchError::TunedNorms(config.family.name()));
+    }
+    check_miss(config, adapter)?;
+    let has_window = (0..config.num_hidden_layers).any(|block| config.window(block).is_some());
+    if has_window && matches!(adapter.method, AdapterMethod::PrefixTuning(_)) {
+        return Err(ArchError::PrefixWindow(config.family.name()));
+    }
+    check_layers(config, adapter, stack)?;
+    check_saved(config, options, adapter)?;
+    let Some(lora) = adapter.lora_options() else {
+        return Ok(());
+    };
+    let adapted = adapted(config, adapter, stack);
+    check_pattern("lora.rank_pattern", &lora.rank_pattern, &adapted)?;
+    check_pattern("lora.alpha_pattern", &lora.alpha_pattern, &adapted)?;
+    check_start(config, lora, &adapted)?;
+    check_bias(config, lora, &adapted)
+}
+
+/// A linear layer that gets an adapter, with its name in full.
+type Adapted = (String, &'static Module);
+
+/// The linear layers that get an adapter. PEFT gives one to a head that is named.
+fn adapted(config: &ModelConfig, adapter: &AdapterOptions, stack: Stack) -> Vec<Adapted> {
+    let linear = config.modules().filter(|(_, module)| module.kind == Kind::Linear);
+    let has_head = stack == Stack::Torch && adapter.target_modules != Some(TargetModules::AllLinear);
+    let head = config.family.description().head.iter();
+    let head = head.filter(|module| has_head && module.kind == Kind::TokenHead);
+    let layers = linear.chain(head.map(|module| (module.path.to_owned(), module)));
+    layers.filter(|(name, _)| config.adapts(adapter, name)).collect()
+}
+
+/// Checks that no search for a pattern gives up, which would look like a name that does not match.
+fn check_searches(config: &ModelConfig, options: &ModelOptions) -> Result<(), ArchError> {
+    let adapter = options.adapter.as_ref();
+    let target = adapter.and_then(|adapter| match &adapter.target_modules {
+        Some(TargetModules::Pattern(pattern)) => Some(pattern),
+        None | Some(TargetModules::AllLinear | TargetModules::Names(_)) => None,
+    });
+    let lora = adapter.and_then(AdapterOptions::lora_options);
+    let of_lora = lora.into_iter();
+    let of_lora = of_lora.flat_map(|lora| lora.rank_pattern.keys().chain(lora.alpha_pattern.keys()));
+    let of_adapter = target.into_iter().chain(of_lora);
+    let patterns: Vec<&NamePattern> = of_adapter.chain(options.trainable.iter().flatten()).collect();
+    for (module, _) in config.modules() {
+        let names = [module.clone(), format!("{module}.weight"), format!("{module}.bias")];
+        let gives_up = |pattern: &&&NamePattern| names.iter().any(|name| pattern.search(name).is_err());
+        if let Some(pattern) = patterns.iter().find(gives_up) {
+            return Err(ArchError::LongSearch {
+                pattern: pattern.to_string(),
+                module,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Checks that each pattern is one of some weight, and no weight that is trained is quantised.
+fn check_trainable(config: &ModelConfig, options: &ModelOptions) -> Result<(), ArchError> {
+    for pattern in options.trainable.iter().flatten() {
+        let is_of = |name: &str, module: &Module| {
+            let has_bias = module.bias.of(config) && pattern.matches(&format!("{name}.bias"));
+            has_bias || pattern.matches(name) || pattern.matches(&format!("{name}.weight"))
+        };
+        if !config.modules().any(|(name, module)| is_of(&name, module)) {
+            return Err(ArchError::NoWeight(pattern.to_string()));
+        }
+    }
+    let is_dense = !options.dtype.is_quantised() || options.trainable.is_none();
+    let mut linear = config.modules().filter(|(_, module)| module.kind == Kind::Linear);
+    match linear.find(|(name, _)| !is_dense && options.trains(name, "weight")) {
+        Some((module, _)) => Err(ArchError::TrainedQuantised {
+            key: "trainable",
+            module,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Checks that there are all of the blocks, and a layer with an adapter.
+fn check_layers(config: &ModelConfig, adapter: &AdapterOptions, stack: Stack) -> Result<(), ArchError> {
+    let blocks = config.num_hidden_layers;
+    let mut layers = adapter.layers_to_transform.iter().flatten();
+    if let Some(&asked) = layers.find(|layer| **layer >= blocks) {
+        return Err(ArchError::Layer { asked, blocks });
+    }
+    let has_none = adapted(config, adapter, stack).is_empty();
+    let Some(TargetModules::Pattern(pattern)) = &adapter.target_modules else {
+        return match has_none && !adapter.modules_to_save.is_empty() {
+            true => Err(ArchError::AllSaved),
+            false => Ok(()),
+        };
+    };
+    if has_none {
+        return Err(ArchError::NoModule {
+            key: "target_modules",
+            pattern: pattern.to_string(),
+        });
+    }
+    if stack == Stack::Torch
+        && let Some(module) = other_modules(config).find(|name| pattern.matches(name))
+    {
+        return Err(ArchError::NotLinear {
+            pattern: pattern.to_string(),
+            module,
+        });
+    }
+    Ok(())
+}
+
+/// The names of modules that PEFT gives no adapter by a pattern: norms, embeddings, and modules that hold others.
+fn other_modules(config: &ModelConfig) -> impl Iterator<Item = String> {
+    let with_outer = |(name, module): (String, &Module)| {
+        let is_layer = matches!(module.kind, Kind::Linear | Kind::TokenHead | Kind::Classifier);
+        let outer: Vec<String> = name.match_indices('.').map(|(at, _)| name[..at].to_owned()).collect();
+        outer.into_iter().chain((!is_layer).then_some(name))
+    };
+    config.modules().flat_map(with_outer)
+}
+
+/// Checks that PEFT chooses the layers that IA3 scales, where a cell does not.
+fn check_ia3(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), ArchError> {
+    let AdapterMethod::Ia3(ia3) = &adapter.method else {
+        return Ok(());
+    };
+    let is_open = adapter.target_modules.is_none() || ia3.feedforward_modules.is_none();
+    if is_open && config.ia3().is_none() {
+        return Err(ArchError::Ia3Modules(config.family.name()));
+    }
+    match ia3
+        .feedforward_modules
+        .iter()
+        .flatten()
+        .find(|name| !config.adapted(adapter).iter().any(|module| ends_in(module, name)))
+    {
+        Some(name) => Err(ArchError::Feedforward(name.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Checks that MiSS's shards are no longer than the inputs, and repeated columns fill the outputs.
+fn check_miss(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), ArchError> {
+    let AdapterMethod::Miss(miss) = &adapter.method else {
+        return Ok(());
+    };
+    let modules = config.modules().filter(|(_, module)| module.kind == Kind::Linear);
+    for (module, description) in modules.filter(|(name, _)| config.adapts(adapter, name)) {
+        let dims = description.dims(config);
+        if miss.rank > dims[1] {
+            let (rank, inputs) = (miss.rank, dims[1]);
+            return Err(ArchError::Shards { module, rank, inputs });
+        }
+        if let Some(mini_r) = miss.mini_r.filter(|mini_r| !dims[0].is_multiple_of(*mini_r)) {
+            let outputs = dims[0];
+            return Err(ArchError::MiniR {
+                module,
+                mini_r,
+                outputs,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Checks that each pattern is one of some module that gets an adapter, and no module is one of two.
+fn check_pattern<T>(key: &'static str, patterns: &Patterns<T>, adapted: &[Adapted]) -> Result<(), ArchError> {
+    for (name, _) in adapted {
+        let mut found = patterns.keys().filter(|pattern| pattern.matches(name));
+        if let (Some(first), Some(second)) = (found.next(), found.next()) {
+            return Err(ArchError::TwoPatterns {
+                key,
+                module: name.clone(),
+                patterns: [first.to_string(), second.to_string()],
+            });
+        }
+    }
+    let is_of_none = |pattern: &&NamePattern| !adapted.iter().any(|(name, _)| pattern.matches(name));
+    match patterns.keys().find(is_of_none) {
+        Some(pattern) => Err(ArchError::NoModule {
+            key,
+            pattern: pattern.to_string(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Checks that the modules that are saved whole are there, can be trained, and are those that PEFT takes.
+fn check_saved(config: &ModelConfig, options: &ModelOptions, adapter: &AdapterOptions) -> Result<(), ArchError> {
+    let head = config.family.description().head.iter();
+    let head = head.filter(|module| module.kind == Kind::TokenHead && config.tie_word_embeddings);
+    let modules: Vec<Adapted> = config
+        .modules()
+        .chain(head.map(|module| (module.path.to_owned(), module)))
+        .collect();
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in &modules {
+        names.extend(
+            name.match_indices('.')
+                .map(|(at, _)| &name[..at])
+                .chain([name.as_str()]),
+        );
+    }
+    for saved in &adapter.modules_to_save {
+        if !names.iter().any(|name| ends_in(name, saved)) {
+            let last_parts = names.iter().filter_map(|name| name.rsplit('.').next());
+            return Err(ArchError::NoSaved {
+                name: saved.clone(),
+                hint: suggestion(saved, last_parts).map_or_else(String::new, |hint| format!("; {hint}")),
+            });
+        }
+        // PEFT compares no parts, only letters.
+        if let Some(other) = names.iter().find(|name| name.ends_with(saved) && !ends_in(name, saved)) {
+            return Err(ArchError::SavedToo {
+                name: saved.clone(),
+                module: (*other).to_owned(),
+            });
+        }
+    }
+    for (name, module) in modules.iter().filter(|(name, _)| adapter.saves_whole(name)) {
+        match module.kind {
+            Kind::Classifier => return Err(ArchError::HeadIsSaved(name.clone())),
+            Kind::Linear if options.dtype.is_quantised() => {
+                return Err(ArchError::TrainedQuantised {
+                    key: "modules_to_save",
+                    module: name.clone(),
+                });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Checks that each weight has as many directions as its adapter takes out of it.
+fn check_start(config: &ModelConfig, lora: &LoraOptions, adapted: &[Adapted]) -> Result<(), ArchError> {
+    if !lora.init.changes_weight() {
+        return Ok(());
+    }
+    for (name, module) in adapted {
+        let most = module.dims(config).into_iter().min().unwrap_or(0);
+        let rank = lora.rank_of(name);
+        if rank > most {
+            return Err(ArchError::Directions {
+                init: lora.init.name(),
+                module: name.clone(),
+                most,
+                rank,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Checks that there are biases to train, if any are asked for.
+fn check_bias(config: &ModelConfig, lora: &LoraOptions, adapted: &[Adapted]) -> Result<(), ArchError> {
+    let (has_some, of) = match lora.bias {
+        Bias::None => return Ok(()),
+        Bias::All => (
+            config.modules().any(|(_, module)| module.bias.of(config)),
+            "the model has",
+        ),
+        Bias::LoraOnly => {
+            let has_some = adapted.iter().any(|(_, module)| module.bias.of(config));
+            (has_some, "the layers with an adapter have")
+        }
+    };
+    match has_some {
+        true => Ok(()),
+        false => Err(ArchError::NoBias(of)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cell::Cell;
+    use options::{Adapter, Dtype, InitLoraWeights};
+
+    use super::*;
+    use crate::Preset;
+
+    /// The mistake in a cell of rank 4 of this preset; empty without one.
+    fn mistake(preset: &str, stack: Stack, change: impl FnOnce(&mut Cell)) -> String {
+        let mut cell = Cell {
+            model: preset.into(),
+            dtype: Dtype::Float32,
+            rank: 4,
+            stack,
+            ..Cell::default()
+        };
+        change(&mut cell);
+        let config = Preset::named(preset).unwrap().config();
+        let checked = check(&config, &cell.model_options(), stack);
+        checked.map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    fn ours(change: impl FnOnce(&mut Cell)) -> String {
+        mistake("tiny", Stack::Candle, change)
+    }
+
+    fn pattern(text: &str) -> NamePattern {
+        NamePattern::new(text).unwrap()
+    }
+
+    fn target(text: &str) -> Option<TargetModules> {
+        Some(TargetModules::Pattern(NamePattern::whole(text).unwrap()))
+    }
+
+    #[test]
+    fn a_module_has_one_pattern_and_a_pattern_a_module() {
+        let ranks = |patterns: &[&str]| {
+            let patterns: Patterns<usize> = patterns.iter().map(|text| (pattern(text), 2)).collect();
+            ours(|cell| cell.lora.rank_pattern = patterns)
+        };
+        assert_eq!(ranks(&["q_proj", "v_proj"]), "");
+        assert_eq!(
+            ranks(&["q_proj", "[qv]_proj"]),
+            "`lora.rank_pattern`: both `[qv]_proj` and `q_proj` match model.layers.0.self_attn.q_proj"
+        );
+        let none = "`lora.rank_pattern`: `query` matches no module that can have an adapter";
+        assert_eq!(ranks(&["query"]), none);
+        let alphas = ours(|cell| cell.lora.alpha_pattern = [(pattern("lm_head"), 2.0)].into());
+        assert!(
+            alphas.starts_with("`lora.alpha_pattern`: `lm_head` matches no"),
+            "{alphas}"
+        );
+    }
+
+    #[test]
+    fn trained_weights_are_there_and_dense() {
+        let trainable = |dtype, text: &str| {
+            ours(|cell| (cell.rank, cell.dtype, cell.trainable) = (0, dtype, Some(vec![pattern(text)])))
+        };
+        assert_eq!(trainable(Dtype::Int4, ".*norm"), "");
+        assert_eq!(trainable(Dtype::Float32, "q_proj"), "");
+        let none = "`trainable`: `bias` matches no weight of the model";
+        assert_eq!(trainable(Dtype::Float32, "bias"), none);
+        assert_eq!(
+            trainable(Dtype::Int8, r"layers\.1\..*"),
+            "`trainable`: model.layers.1.self_attn.q_proj is quantised, and only dense weights can be trained"
+        );
+    }
+
+    #[test]
+    fn adapters_have_their_blocks_and_layers() {
+        assert_eq!(ours(|cell| cell.layers_to_transform = Some(vec![1, 0])), "");
+        assert_eq!(
+            ours(|cell| cell.layers_to_transform = Some(vec![0, 2])),
+            "`layers_to_transform`: the model has no block 2; its 2 blocks are 0 to 1"
+        );
+        assert_eq!(
+            ours(|cell| cell.target_modules = target(".*attn.query")),
+            "`target_modules`: `.*attn.query` matches no module that can have an adapter"
+        );
+        assert_eq!(ours(|cell| cell.target_modules = target(r".*layers\.0\..*")), "");
+    }
+
+    #[test]
+    fn peft_adapts_a_named_head_and_no_norm() {
+        let torch = |change: fn(&mut Cell)| mistake("tiny", Stack::Torch, change);
+        assert_eq!(torch(|cell| cell.target_modules = target("lm_head")), "");
+        assert_eq!(torch(|cell| cell.target_modules = target(r".*\.[qv]_proj")), "");
+        let named = |cell: &mut Cell| {
+            cell.target_modules = Some(TargetModules::Names(vec!["q_proj".into(), "lm_head".into()]));
+            cell.lora.rank_pattern = [(pattern("lm_head"), 2)].into();
+        };
+        assert_eq!(torch(named), "");
+        assert_eq!(
+            torch(|cell| cell.target_modules = target(r".*layers\.0\..*proj|.*layers.0.*norm")),
+            "`target_modules`: `.*layers\\.0\\..*proj|.*layers.0.*norm` also matches model.layers.0.input_layernorm, which \
+             PEFT gives no adapter; end it in the names of linear layers"
+        );
+        let outer = torch(|cell| cell.target_modules = target(r"model.layers.0(\.mlp)?.*"));
+        assert!(outer.contains("also matches model.layers.0, which"), "{outer}");
+    }
+
+    #[test]
+    fn a_rank_is_at_most_a_weights_smaller_side() {
+        let with = |init, rank, narrow| {
+            ours(|cell| {
+                (cell.lora.init_lora_weights, cell.rank) = (init, rank);
+                cell.lora.rank_pattern = narrow;
+            })
+        };
+        assert_eq!(with(InitLoraWeights::Pissa, 32, Patterns::new()), "");
+        assert_eq!(with(InitLoraWeights::Gaussian, 33, Patterns::new()), "");
+        assert_eq!(
+            with(InitLoraWeights::Olora, 33, Patterns::new()),
+            "`lora.init_lora_weights`: olora finds 32 directions in model.layers.0.self_attn.k_proj, fewer than the rank 33"
+        );
+        assert_eq!(
+            with(InitLoraWeights::Pissa, 33, [(pattern("[kv]_proj"), 32)].into()),
+            ""
+        );
+    }
+
+    #[test]
+    fn biases_that_are_trained_are_there() {
+        let with = |preset, bias, names: &[&str]| {
+            mistake(preset, Stack::Candle, |cell| {
+                cell.lora.bias = bias;
+                cell.target_modules = Some(TargetModules::Names(names.iter().map(ToString::to_string).collect()));
+            })
+        };
+        let none = "`lora.bias`: the model has no bias, so the key would do nothing; leave it out";
+        assert_eq!(with("tiny", Bias::All, &["q_proj"]), none);
+        assert_eq!(with("qwen2.5-0.5b", Bias::All, &["o_proj"]), "");
+        assert_eq!(with("qwen2.5-0.5b", Bias::LoraOnly, &["q_proj"]), "");
+        let none = with("qwen2.5-0.5b", Bias::LoraOnly, &["o_proj"]);
+        assert!(none.contains("the layers with an adapter have no bias"), "{none}");
+    }
+
+    #[test]
+    fn tuned_norms_are_those_of_peft() {
+        let tuned = |preset| mistake(preset, Stack::Candle, |cell| cell.adapter = Adapter::LnTuning);
+        assert_eq!(tuned("tiny"), "");
+        let none = tuned("phi-3-mini");
+        assert!(none.contains("PEFT has no norms of its own for phi3"), "{none}");
+        let config = Preset::named("tiny").unwrap().config();
+        let adapter = AdapterOptions::new(AdapterMethod::LnTuning);
+        let norms = config.modules().filter(|(name, _)| config.tunes_norm(&adapter, name));
+        assert_eq!(norms.count(), 2 * config.num_hidden_layers + 1);
+        assert!(!config.tunes_norm(&AdapterOptions::lora(1, 1.0), "model.norm"));
+    }
+
+    #[test]
+    fn a_search_that_gives_up_is_an_error() {
+        let long = r"(?:(?:\w|\.|_)+)+(?=~)~";
+        let mistake = ours(|cell| cell.target_modules = target(long));
+        assert_eq!(
+            mistake,
+            format!("`{long}`: the search in model.embed_tokens takes too many steps; write a simpler expression")
+        );
+    }
+}

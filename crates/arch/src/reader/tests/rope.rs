@@ -1,0 +1,116 @@
+//! The keys of the rotary embedding.
+
+use serde_json::{Value, json};
+
+use super::{llama, merged, preset, read};
+use crate::config::ModelConfig;
+use crate::rope::{LongRopeScaling, RopeScaling};
+
+#[test]
+fn theta_and_scaling_are_found_under_old_and_new_keys() {
+    let expected = preset("llama-3.2-1b").rope;
+    assert!(matches!(expected.scaling, Some(RopeScaling::Llama3(_))));
+    let values = json!({"factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192});
+    let scaling = |extra: Value| merged(values.clone(), &extra);
+    for change in [
+        json!({"rope_theta": 500000.0, "rope_scaling": scaling(json!({"rope_type": "llama3"}))}),
+        json!({"rope_theta": 500000.0, "rope_scaling": scaling(json!({"type": "llama3"}))}),
+        json!({"rope_parameters": scaling(json!({"rope_type": "llama3", "rope_theta": 500000.0}))}),
+    ] {
+        assert_eq!(llama(&change).unwrap().rope, expected);
+    }
+    assert_eq!(llama(&json!({"rope_scaling": null})).unwrap().rope.scaling, None);
+}
+
+/// Phi 3 with 48 rotated dimensions of 64, whose context of 4096 positions is stretched to 131,072.
+fn phi(scaling: Value) -> Result<ModelConfig, String> {
+    read(json!({
+        "model_type": "phi3", "hidden_size": 256, "num_attention_heads": 4, "max_position_embeddings": 131_072,
+        "original_max_position_embeddings": 4096, "partial_rotary_factor": 0.75, "rope_scaling": scaling
+    }))
+}
+
+/// LongRoPE's keys, with so many factors.
+fn long_rope(pairs: usize) -> Value {
+    json!({"rope_type": "longrope", "short_factor": vec![1.5; pairs], "long_factor": vec![4; pairs]})
+}
+
+#[test]
+fn long_rope_is_found_under_old_and_new_keys() {
+    let expected = LongRopeScaling {
+        short_factor: vec![1.5; 24],
+        long_factor: vec![4.0; 24],
+        original_max_position_embeddings: 4096,
+        // sqrt(1 + ln(32) / ln(4096)) = sqrt(1 + 5 / 12)
+        attention_factor: (17f64 / 12.0).sqrt(),
+    };
+    let found = |extra: Value| match phi(merged(long_rope(24), &extra)).unwrap().rope.scaling {
+        Some(RopeScaling::LongRope(found)) => found,
+        other => panic!("{other:?}"),
+    };
+    let close = |found: &LongRopeScaling, factor: f64| (found.attention_factor - factor).abs() < 1e-12;
+    for names in [
+        json!({}),
+        json!({"type": "longrope"}),
+        json!({"rope_type": null, "type": "su"}),
+    ] {
+        let found = found(names);
+        assert!(close(&found, expected.attention_factor), "{found:?}");
+        let attention_factor = expected.attention_factor;
+        assert_eq!(
+            LongRopeScaling {
+                attention_factor,
+                ..found
+            },
+            expected
+        );
+    }
+    assert!(close(&found(json!({"attention_factor": 1.25})), 1.25));
+    assert!(close(&found(json!({"factor": 1.0})), 1.0));
+    assert!(close(&found(json!({"factor": 4096.0})), 2f64.sqrt()));
+    // The file's own key wins.
+    let inner = found(json!({"original_max_position_embeddings": 2048}));
+    assert_eq!(inner.original_max_position_embeddings, 4096);
+}
+
+#[test]
+fn what_long_rope_cannot_have_is_an_error() {
+    for (change, part) in [
+        (
+            json!({"short_factor": null}),
+            "rotary scaling longrope needs `short_factor`",
+        ),
+        (
+            json!({"long_factor": null}),
+            "rotary scaling longrope needs `long_factor`",
+        ),
+        (
+            json!({"short_factor": vec![1.0; 32]}),
+            "`short_factor`: expected 24 numbers, one for each pair of rotated dimensions, found 32",
+        ),
+        (
+            json!({"long_factor": [0]}),
+            "`long_factor`: expected numbers above 0, found 0",
+        ),
+        (
+            json!({"long_factor": 4.0}),
+            "`long_factor`: expected a list of 24 numbers above 0, found 4.0",
+        ),
+        (
+            json!({"attention_factor": -1.0}),
+            "`attention_factor`: expected a number above 0",
+        ),
+    ] {
+        let message = phi(merged(long_rope(24), &change)).unwrap_err();
+        assert!(message.contains(part), "{message}");
+    }
+    for original in [json!(null), json!(1)] {
+        let scaling = merged(long_rope(8), &json!({"original_max_position_embeddings": original}));
+        let message = llama(&json!({ "rope_scaling": scaling })).unwrap_err();
+        assert!(
+            message.contains("`original_max_position_embeddings`, above 1"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,5 @@
+//! What every other crate may use: words and numbers for people, streams of random numbers, files that appear whole.
+
+pub mod random;
+pub mod text;
+pub mod whole_file;

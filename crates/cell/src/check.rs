@@ -1,0 +1,45 @@
+//! The configurations that make sense, and those of them that this version can train.
+
+mod adapter;
+mod data;
+mod found;
+mod gpu;
+mod invalid;
+mod model;
+mod offload;
+mod process;
+mod stack;
+#[cfg(test)]
+mod tests;
+mod training;
+
+pub use invalid::{Invalid, InvalidCell};
+
+use found::Found;
+
+use super::Cell;
+
+impl Cell {
+    /// Checks every value, alone and together with the others.
+    ///
+    /// # Errors
+    /// All values that are out of their range, contradict another, or that this version's trainer cannot do. What follows
+    /// from another is left out.
+    pub fn validate(&self) -> Result<(), InvalidCell> {
+        let (keys, mut found) = (self.to_map(), Found::default());
+        self.check_model(&mut found);
+        self.check_task(&mut found);
+        self.check_stack(&keys, &mut found);
+        self.check_adapter(&mut found);
+        self.check_sizes(&mut found);
+        self.check_schedule(&mut found);
+        self.check_optimizer(&keys, &mut found);
+        self.check_measure(&mut found);
+        self.check_data(&mut found);
+        self.check_batches(&mut found);
+        self.check_packing(&mut found);
+        self.check_process(&mut found);
+        self.check_offload(&mut found);
+        found.result()
+    }
+}

@@ -1,0 +1,143 @@
+//! The process: device, threads, allocator and environment.
+
+use base::text::{Mistake, counted, did_you_mean, quoted};
+
+use super::super::{AllocatorBackend, Cell, Device, InstructionSetChoice, Measure, Stack};
+use super::found::Found;
+use super::invalid::{Checked, Invalid, at_least, at_most};
+
+/// More threads than machines have cores; far more hang.
+const MOST_THREADS: usize = 512;
+
+/// Variables that the run sets, each with the key that says to what.
+const RUN_VARIABLES: [(&str, &str); 3] = [
+    ("RAYON_NUM_THREADS", "threads"),
+    ("CANDLE_NUM_THREADS", "threads"),
+    ("CELL_ALLOCATOR", "allocator.backend"),
+];
+
+/// Prefixes of variables that only one backend reads.
+const BACKEND_VARIABLES: [(&str, AllocatorBackend); 3] = [
+    ("MALLOC_", AllocatorBackend::System),
+    ("GLIBC_TUNABLES", AllocatorBackend::System),
+    ("MIMALLOC_", AllocatorBackend::Mimalloc),
+];
+
+impl Cell {
+    pub(super) fn check_process(&self, found: &mut Found) {
+        if self.device().is_none() {
+            let message = format!(
+                "{} is not a device; a device is `cpu` or `cuda:N`",
+                quoted(&self.device)
+            );
+            let help = matches!(self.device.as_str(), "cuda" | "gpu").then(|| did_you_mean("cuda:0"));
+            found.add(Invalid::of("device", Mistake::new(message).help_if(help)));
+        }
+        if self.device_memory.is_some() && self.device() != Some(Device::Cpu) {
+            found.add(
+                Invalid::new("device_memory", "a budget is kept on the cpu only so far")
+                    .with("device")
+                    .help("leave the key out for no budget"),
+            );
+        }
+        if let Some(threads) = self.threads {
+            found.check(at_least("threads", threads, 1));
+            found.check(at_most("threads", threads, MOST_THREADS));
+        }
+        if self.instruction_set != InstructionSetChoice::Auto && self.device() != Some(Device::Cpu) {
+            found.add(
+                Invalid::idle("instruction_set", "the kernels that have one are for the cpu")
+                    .with("device")
+                    .help("leave the key out"),
+            );
+        }
+        self.check_empty_cache(found);
+        for (map, env) in [("env", &self.env), ("allocator.env", &self.allocator.env)] {
+            for (name, value) in env {
+                found.check(check_variable(map, name, value.as_deref()));
+                if value.is_some() {
+                    found.check(self.check_reader(map, name));
+                }
+            }
+        }
+        for name in self.env.keys().filter(|name| self.allocator.env.contains_key(*name)) {
+            let message = format!("{} is in allocator.env as well", quoted(name));
+            found.add(Invalid::new(format!("env.{name}"), message).with("allocator"));
+        }
+    }
+
+    /// A cache that cannot be returned, that is kept on purpose, or whose turn does not come is not emptied.
+    fn check_empty_cache(&self, found: &mut Found) {
+        if self.stack != Stack::Candle || self.empty_cache_steps == 0 {
+            return;
+        }
+        if self.device() != Some(Device::Cpu) {
+            found.add(
+                Invalid::idle("empty_cache_steps", "candle keeps no cache of a GPU's memory")
+                    .with("device")
+                    .help("leave the key out"),
+            );
+        } else if self.backend() == AllocatorBackend::Retain {
+            let message = "the allocator `retain` keeps freed pages on purpose";
+            let invalid = Invalid::idle("empty_cache_steps", message);
+            let invalid = match self.allocator.backend {
+                Some(_) => invalid.with("allocator.backend"),
+                None => invalid,
+            };
+            found.add(invalid.help("use `allocator.backend: system` or `mimalloc`"));
+        }
+        // The number of steps of epochs follows from the data.
+        let steps = self.max_steps().filter(|_| self.measure == Measure::Epoch);
+        if let Some(steps) = steps.filter(|&steps| steps < self.empty_cache_steps) {
+            let message = format!(
+                "the training has {}, so the cache would never be returned",
+                counted(steps, "step")
+            );
+            let invalid = Invalid::idle("empty_cache_steps", message).with("max_steps");
+            found.add(invalid.help(format!("write {steps} or less, or leave the key out")));
+        }
+    }
+
+    /// Checks that the cell's allocator reads this variable, if any allocator does.
+    fn check_reader(&self, map: &str, name: &str) -> Checked {
+        let reader = BACKEND_VARIABLES.iter().find(|(prefix, _)| name.starts_with(prefix));
+        match reader {
+            Some((_, reader)) if *reader != self.backend() && self.stack == Stack::Candle => {
+                let (backend, reader) = (self.backend().name(), reader.name());
+                let message = format!("the allocator `{backend}` does not heed this variable");
+                let invalid = Invalid::idle(format!("{map}.{name}"), message);
+                let invalid = invalid.help(format!("set `allocator.backend: {reader}`"));
+                Err(match self.allocator.backend {
+                    Some(_) => invalid.with("allocator.backend"),
+                    None => invalid,
+                })
+            }
+            None if map == "allocator.env" && self.stack == Stack::Candle => {
+                let invalid = Invalid::idle(format!("{map}.{name}"), "no allocator reads this variable").with("stack");
+                Err(invalid.help("set it under `env`; allocators read MALLOC_…, GLIBC_TUNABLES and MIMALLOC_…"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_variable(map: &str, name: &str, value: Option<&str>) -> Checked {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return Err(Invalid::new(
+            map,
+            format!("{} cannot be the name of an environment variable", quoted(name)),
+        ));
+    }
+    if let Some((_, key)) = RUN_VARIABLES.iter().find(|(variable, _)| *variable == name) {
+        return Err(
+            Invalid::new(format!("{map}.{name}"), "the trainer sets this variable itself").help(format!("use `{key}`")),
+        );
+    }
+    if value.is_some_and(|value| value.contains('\0')) {
+        return Err(Invalid::new(
+            format!("{map}.{name}"),
+            "an environment variable cannot hold a NUL character",
+        ));
+    }
+    Ok(())
+}

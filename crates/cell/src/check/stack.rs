@@ -1,0 +1,505 @@
+//! The keys that describe a software stack: those that our trainer supports, and those that a plan of PyTorch's stack does.
+
+use arch::Preset;
+use base::text::{Mistake, either};
+use options::{BLOCK_SIZES, saves_whole};
+use serde_json::{Map, Value};
+use torch::caching_allocator::Settings;
+use torch::gpu::Gpu;
+use torch::{Bitsandbytes, Peft, Pytorch, Transformers};
+
+use super::super::stacks::SINGLE_STACK;
+use super::super::{
+    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, Generation, LoraATraining, Loss, LossScaling, Optimizer,
+    Stack, TargetModules, Task, Upcast,
+};
+use super::found::Found;
+use super::invalid::{Checked, Invalid, at_least, at_most, number};
+
+/// The keys of our process, which say nothing of what is trained.
+const OF_THE_PROCESS: [&str; 7] = [
+    "device",
+    "threads",
+    "instruction_set",
+    "device_memory",
+    "host_memory",
+    "env",
+    "allocator.backend",
+];
+
+/// The variables of PyTorch's allocator; the first is heeded where both are set.
+const PYTORCH_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
+
+impl Cell {
+    pub(super) fn check_stack(&self, keys: &Map<String, Value>, found: &mut Found) {
+        self.check_int4(keys, found);
+        self.check_int8(found);
+        if self.loss.is_some() && self.task != Task::CausalLm {
+            let invalid = Invalid::idle("loss", "a classifier has one row of logits a sample");
+            found.add(invalid.with("task").help("leave the key out"));
+        }
+        self.check_single_stack(keys, found);
+        for (key, dtype) in [
+            ("adapter_dtype", self.adapter_dtype),
+            ("bnb_4bit_compute_dtype", self.bnb_4bit_compute_dtype),
+        ] {
+            if dtype.is_quantised() {
+                found.add(
+                    Invalid::new(key, "must be a format of floating-point numbers")
+                        .help("such as `float32` or `bfloat16`"),
+                );
+            }
+        }
+        found.check(self.check_upcast());
+        match self.stack {
+            Stack::Candle => self.check_candle(found),
+            Stack::Torch => self.check_torch(found),
+        }
+    }
+
+    /// The codes, blocks and scales of int4.
+    fn check_int4(&self, keys: &Map<String, Value>, found: &mut Found) {
+        for (key, message) in [
+            ("bnb_4bit_quant_type", "only int4 has codes of 4 bits"),
+            ("bnb_4bit_blocksize", "only int4 has scales of blocks"),
+            ("bnb_4bit_use_double_quant", "only int4 has scales to quantise twice"),
+            ("bnb_4bit_compute_dtype", "only int4 has products of its own format"),
+        ] {
+            if keys[key] != Cell::default_map()[key] && self.dtype != Dtype::Int4 {
+                let invalid = Invalid::idle(key, message).with("dtype");
+                found.add(invalid.help("leave the key out, or use `dtype: int4`"));
+            }
+        }
+        if !BLOCK_SIZES.contains(&self.bnb_4bit_blocksize) {
+            let sizes: Vec<String> = BLOCK_SIZES.iter().map(ToString::to_string).collect();
+            let message = format!("bitsandbytes has blocks of {} weights", either(&sizes));
+            found.add(Invalid::new("bnb_4bit_blocksize", message).help("leave the key out for 64"));
+        }
+    }
+
+    /// The outliers of int8.
+    fn check_int8(&self, found: &mut Found) {
+        let Some(threshold) = self.llm_int8_threshold else {
+            return;
+        };
+        if self.dtype != Dtype::Int8 {
+            let invalid = Invalid::idle("llm_int8_threshold", "only int8 has products of 8 bits").with("dtype");
+            found.add(invalid.help("leave the key out, or use `dtype: int8`"));
+        }
+        found.check(number(
+            "llm_int8_threshold",
+            threshold,
+            (0.0..=65504.0).contains(&threshold),
+            "from 0 to 65504, the largest number in float16",
+        ));
+    }
+
+    /// The keys that only the other stack heeds must have their defaults.
+    fn check_single_stack(&self, keys: &Map<String, Value>, found: &mut Found) {
+        for (key, _) in SINGLE_STACK.iter().filter(|(_, stack)| *stack != self.stack) {
+            match (find(keys, key), find(Cell::default_map(), key)) {
+                (value, default) if value == default => {}
+                (Value::Object(map), Value::Object(defaults)) if self.stack == Stack::Candle => {
+                    let differing = map.iter().filter(|(name, value)| defaults.get(*name) != Some(*value));
+                    for (name, _) in differing {
+                        let message = "describes PyTorch's stack, and this cell's is candle";
+                        found.add(
+                            Invalid::idle(format!("{key}.{name}"), message)
+                                .with("stack")
+                                .help("leave the key out, or use `stack: torch`"),
+                        );
+                    }
+                }
+                (_, default) => found.add(self.only_in_other_stack(key, default)),
+            }
+        }
+    }
+
+    /// The error for the key `key`, which this cell's stack does not heed.
+    fn only_in_other_stack(&self, key: &str, default: &Value) -> Invalid {
+        if self.stack == Stack::Torch {
+            let message = "is for our trainer, and `stack: torch` is planned and not run";
+            let invalid = match OF_THE_PROCESS.contains(&key) {
+                true => Invalid::idle(key, message),
+                false => Invalid::new(key, message),
+            };
+            return invalid.with("stack").help(match key {
+                "device" => "leave the key out, and name the GPU with `gpu`, such as `gpu: t4`",
+                "device_memory" => "leave the key out: the budget is the memory of `gpu`, or `--budget` of a plan",
+                "offload" => {
+                    "leave the key out: accelerate's `device_map` with hooks, which PyTorch's stack offloads by, is \
+                         not planned"
+                }
+                "host_memory" => "leave the key out: nothing of PyTorch's stack is planned in the host's memory",
+                _ => "leave the key out",
+            });
+        }
+        if key == "gpu" {
+            return Invalid::idle(key, "names the GPU that `stack: torch` is planned for")
+                .with("stack")
+                .help("leave the key out; the device that is trained on is `device`");
+        }
+        let only = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
+        Invalid::new(key, format!("the candle stack cannot do this yet; supported: `{only}`"))
+            .help("`stack: torch` can be planned with it")
+    }
+
+    fn has_optimizer(&self) -> bool {
+        Optimizer::of(self.stack).any(|optimizer| optimizer == self.optim)
+    }
+
+    fn check_candle(&self, found: &mut Found) {
+        if !self.has_optimizer() {
+            let ours: Vec<_> = Optimizer::of(Stack::Candle).map(Optimizer::name).collect();
+            let message = format!("the candle stack cannot do this yet; supported: {}", either(&ours));
+            found.add(Invalid::new("optim", message).help("`stack: torch` can be planned with it"));
+        }
+        self.check_formats(found);
+        if self.lora_fa == LoraATraining::Unstepped {
+            let message = "the candle stack computes no gradients that nothing uses; supported: `none` and `frozen`";
+            let invalid = Invalid::new("lora_fa", message).with("stack");
+            found.add(invalid.help("use `lora_fa: frozen`"));
+        }
+        if self.attn_implementation == Attention::FlashAttention2 {
+            let message = "flash-attn is a package of PyTorch's stack, and this cell's is candle";
+            let invalid = Invalid::new("attn_implementation", message).with("stack");
+            found.add(invalid.help("use `attn_implementation: sdpa`, which does not hold the scores either"));
+        }
+        for (name, value) in &self.allocator.env {
+            if value.is_some() && PYTORCH_VARIABLES.contains(&name.as_str()) {
+                found.add(
+                    Invalid::idle(
+                        format!("allocator.env.{name}"),
+                        "the candle stack has no such allocator",
+                    )
+                    .with("stack")
+                    .help("leave it out, or use `stack: torch`"),
+                );
+            }
+        }
+    }
+
+    /// The number formats of our trainer.
+    fn check_formats(&self, found: &mut Found) {
+        if self.adapter_dtype == Dtype::Float16 {
+            let message = "adapters are trained in float32 or bfloat16";
+            found.add(Invalid::new("adapter_dtype", message).help("use `adapter_dtype: bfloat16`"));
+        }
+        if self.upcast == Upcast::Trl {
+            let invalid = Invalid::new("upcast", "TRL's casts to bfloat16 are those of PyTorch's stack");
+            found.add(invalid.with("stack").help("use `upcast: peft`"));
+        }
+        let model = self.model_options();
+        let is_float16 = self.autocast == Autocast::Float16 || model.hidden_dtype() == Dtype::Float16;
+        if self.loss_scaling == Some(LossScaling::Dynamic) && !is_float16 {
+            let invalid = Invalid::idle(
+                "loss_scaling",
+                "nothing is computed in float16, so no gradient is too small",
+            );
+            found.add(invalid.with("dtype").with("autocast").help("leave the key out"));
+        }
+        if self.loss_scaling == Some(LossScaling::Dynamic) && self.rank == 0 && model.hidden_dtype() == Dtype::Float16 {
+            let message = "gradients of float16 weights have no room for the scale; PyTorch refuses it too";
+            let invalid = Invalid::new("loss_scaling", message).with("rank").with("dtype");
+            found.add(invalid.help("use `dtype: float32` with `autocast: float16`"));
+        }
+        let is_wide = model.hidden_dtype() == Dtype::Float32;
+        if self.autocast != Autocast::None && !is_wide {
+            let message = "hidden states are not float32, so products have 16 bits already";
+            let help = match self.dtype.is_quantised() {
+                true => "leave the key out, or use `upcast: peft`",
+                false => "leave the key out, or use `dtype: float32`",
+            };
+            found.add(Invalid::idle("autocast", message).with("dtype").help(help));
+        }
+    }
+
+    fn check_torch(&self, found: &mut Found) {
+        if !self.has_optimizer() {
+            let theirs: Vec<_> = Optimizer::of(Stack::Torch).map(Optimizer::name).collect();
+            let message = format!(
+                "the torch stack cannot be planned with this yet; supported: {}",
+                either(&theirs)
+            );
+            found.add(Invalid::new("optim", message).with("stack").help("leave the key out"));
+        }
+        if self.trainable.is_some() && self.rank == 0 && self.dtype.is_quantised() {
+            let message = "transformers' Trainer refuses quantised weights without adapters";
+            let invalid = Invalid::new("trainable", message).with("dtype");
+            found.add(invalid.help("use `dtype: bfloat16`, or an adapter"));
+        }
+        if self.rank > 0 && self.adapter == Adapter::Ia3 {
+            self.check_peft_ia3(found);
+        }
+        if self.rank > 0 && self.adapter == Adapter::PrefixTuning && self.gradient_checkpointing != Checkpointing::None
+        {
+            let message = "PEFT refuses prefix tuning with gradient checkpointing, whose blocks are given no cache to take \
+                           the prefix from";
+            let invalid = Invalid::new("adapter", message).with("gradient_checkpointing");
+            found.add(invalid.help("use `gradient_checkpointing: none`, or `adapter: prompt_tuning`"));
+        }
+        if self.modules_to_save.is_some() && self.task == Task::SequenceClassification {
+            let message = "PyTorch's stack is planned with what decoders train whole, and not with encoders yet";
+            let invalid = Invalid::new("modules_to_save", message).with("task");
+            found.add(invalid.help("leave the key out: the new head is trained and saved anyway"));
+        }
+        if let Some(name) = &self.gpu {
+            let gpu = Gpu::named(name).map_err(|mistake| Invalid::of("gpu", mistake));
+            found.check(gpu.and_then(|gpu| self.check_gpu(gpu)));
+        }
+        found.check(self.pytorch_allocator().map(drop));
+        self.check_padding_free(found);
+        found.check(self.check_transformers());
+        found.check(self.check_device_map());
+        found.check(self.check_peft());
+        found.check(self.check_bitsandbytes());
+        found.check(self.check_attention());
+        if self.loss == Some(Loss::Chunked) {
+            found.check(self.check_chunked_loss());
+        }
+        let saved = self.modules_to_save.as_deref().unwrap_or_default();
+        let saves_embedding = saves_whole(saved, "model.embed_tokens");
+        let trains_embedding = self.rank == 0 || self.adapter.has_virtual_tokens() || saves_embedding;
+        if self.torch.embedding_states_32bit.is_some() && !(trains_embedding && self.optim.is_8bit()) {
+            found.add(
+                Invalid::idle("torch.embedding_states_32bit", "no embedding has states of 8 bits")
+                    .with("rank")
+                    .with("optim")
+                    .help("leave the key out, or train every weight by such as `optim: adamw_8bit` with `rank: 0`"),
+            );
+        }
+        if let Some(generation) = &self.torch.generation {
+            self.check_generation(generation, found);
+        }
+        if self.torch.use_reentrant.is_some() && self.gradient_checkpointing == Checkpointing::None {
+            found.add(
+                Invalid::idle("torch.use_reentrant", "no block is checkpointed")
+                    .with("gradient_checkpointing")
+                    .help("leave the key out, or use `gradient_checkpointing: full`"),
+            );
+        }
+    }
+
+    /// Text that is generated between steps.
+    fn check_generation(&self, generation: &Generation, found: &mut Found) {
+        for (key, value, most) in [
+            ("eval_steps", generation.eval_steps, 1 << 30),
+            ("batch_size", generation.batch_size, 1 << 20),
+            ("prompt_tokens", generation.prompt_tokens, 1 << 20),
+            // A trace has every operation of every token.
+            ("max_new_tokens", generation.max_new_tokens, 4096),
+        ] {
+            let key = format!("torch.generation.{key}");
+            found.check(at_least(&key, value, 1).and_then(|()| at_most(&key, value, most)));
+        }
+        if self.task == Task::SequenceClassification {
+            let invalid = Invalid::new("torch.generation", "a classifier generates no text").with("task");
+            found.add(invalid.help("leave the key out"));
+        }
+        if let Some(steps) = self.max_steps().filter(|steps| *steps < generation.eval_steps) {
+            let message = format!("the training ends after {steps} steps");
+            let invalid = Invalid::new("torch.generation.eval_steps", message).with("max_steps");
+            found.add(invalid.help(format!("write {steps} or less")));
+        }
+    }
+
+    /// What PEFT's IA3 does not do.
+    fn check_peft_ia3(&self, found: &mut Found) {
+        if self.layers_to_transform.is_some() {
+            let message = "PEFT's IA3Config has no such key";
+            let invalid = Invalid::new("layers_to_transform", message).with("adapter");
+            found.add(invalid.help("name the layers with a regular expression in `target_modules`"));
+        }
+        if self.dtype.is_quantised() && self.upcast == Upcast::None && self.autocast == Autocast::None {
+            let message = "PEFT's IA3 gives float32 beside quantised weights, which fails in the layers behind it";
+            let invalid = Invalid::new("adapter", message).with("dtype").with("upcast");
+            found.add(invalid.help("use `upcast: peft`, or `autocast: bfloat16`"));
+        }
+    }
+
+    fn check_chunked_loss(&self) -> Checked {
+        let invalid = |message: &str| Invalid::new("loss", message);
+        if self.rank > 0 && self.adapter == Adapter::PromptTuning {
+            let message =
+                "TRL's chunks leave out the tokens without a label, as virtual ones are, which is not planned yet";
+            let invalid = invalid(message).with("adapter");
+            return Err(invalid.help("use `loss: full`, or another `adapter`"));
+        }
+        let adapts_head = match &self.target_modules {
+            None | Some(TargetModules::AllLinear) => false,
+            Some(named) => named.contains("lm_head"),
+        };
+        if self.rank > 0 && adapts_head {
+            let message = "TRL's chunks read the head's weight, so the head cannot have an adapter";
+            return Err(invalid(message)
+                .with("target_modules")
+                .help("leave lm_head out of `target_modules`, or use `loss: full`"));
+        }
+        Ok(())
+    }
+
+    fn check_upcast(&self) -> Checked {
+        if self.upcast != Upcast::None && !self.dtype.is_quantised() {
+            return Err(
+                Invalid::idle("upcast", "PEFT's k-bit preparation is for quantised weights")
+                    .with("dtype")
+                    .help("leave the key out, or use `dtype: int4` or `int8`"),
+            );
+        }
+        if self.upcast == Upcast::Trl && self.dtype != Dtype::Int4 {
+            return Err(Invalid::new("upcast", "TRL casts weights to bfloat16 only with int4")
+                .with("dtype")
+                .help("use `upcast: peft`, or `dtype: int4`"));
+        }
+        if self.upcast == Upcast::Trl && self.autocast != Autocast::Bfloat16 {
+            return Err(
+                Invalid::new("upcast", "TRL casts weights to bfloat16 only with autocast to bfloat16")
+                    .with("autocast")
+                    .help("use `upcast: peft`, or `autocast: bfloat16`"),
+            );
+        }
+        Ok(())
+    }
+
+    fn check_attention(&self) -> Checked {
+        let Some(Ok(release)) = self.torch.torch_version.as_deref().map(Pytorch::of) else {
+            return Ok(());
+        };
+        match self.attn_implementation {
+            Attention::Sdpa if !release.has_sdpa => Err(Invalid::new(
+                "attn_implementation",
+                "PyTorch has scaled_dot_product_attention since 2.0",
+            )
+            .with("torch.torch_version")
+            .help("use `attn_implementation: eager`")),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_transformers(&self) -> Checked {
+        let Some(version) = &self.torch.transformers_version else {
+            return Ok(());
+        };
+        let checked = match Preset::named(&self.model) {
+            Some(preset) => Transformers::of(version, preset.config().family).map(drop),
+            None => Transformers::check(version),
+        };
+        checked.map_err(|mistake| Invalid::of("torch.transformers_version", mistake))
+    }
+
+    fn check_device_map(&self) -> Checked {
+        if self.torch.device_map.is_none() || !self.dtype.is_quantised() {
+            return Ok(());
+        }
+        let message = "quantised weights are loaded with a device_map, always";
+        Err(Invalid::idle("torch.device_map", message)
+            .with("dtype")
+            .help("leave the key out"))
+    }
+
+    fn check_peft(&self) -> Checked {
+        let Some(version) = &self.torch.peft_version else {
+            return Ok(());
+        };
+        let release = Peft::of(version).map_err(|mistake| Invalid::of("torch.peft_version", mistake))?;
+        let is_plain = self.adapter == Adapter::Lora && !self.lora.init_lora_weights.changes_weight();
+        if self.rank > 0 && !is_plain && !release.has_methods {
+            let message = "what releases of PEFT before 0.20.0 do has been studied for LoRA alone";
+            let key = if self.adapter == Adapter::Lora {
+                "lora.init_lora_weights"
+            } else {
+                "adapter"
+            };
+            let invalid = Invalid::new("torch.peft_version", message).with(key);
+            return Err(invalid.help("leave the key out, or use `adapter: lora`"));
+        }
+        match self.upcast {
+            Upcast::Peft | Upcast::Trl => Ok(()),
+            Upcast::None => Err(Invalid::idle(
+                "torch.peft_version",
+                "the releases of PEFT that are planned differ in the k-bit preparation alone",
+            )
+            .with("upcast")
+            .help("leave the key out, or use `upcast: peft`")),
+        }
+    }
+
+    fn check_bitsandbytes(&self) -> Checked {
+        let Some(version) = &self.torch.bitsandbytes_version else {
+            return Ok(());
+        };
+        let key = "torch.bitsandbytes_version";
+        let release = Bitsandbytes::of(version).map_err(|mistake| Invalid::of(key, mistake))?;
+        let invalid = |message: &str| Invalid::new(key, message).with("dtype");
+        if self.dtype == Dtype::Int4 && self.bnb_4bit_blocksize < release.least_block {
+            let message = format!(
+                "blocks of {} weights came with bitsandbytes 0.49.2",
+                self.bnb_4bit_blocksize
+            );
+            let invalid = Invalid::new(key, message).with("bnb_4bit_blocksize");
+            return Err(invalid.help("leave the key out, or use `bnb_4bit_blocksize: 64`"));
+        }
+        match self.dtype {
+            Dtype::Int8 if release.keeps_inputs => {
+                let message = "what older releases do with int8 has not been studied";
+                Err(invalid(message).help("leave the key out, or use `dtype: int4`"))
+            }
+            Dtype::Int4 | Dtype::Int8 => Ok(()),
+            _ if self.optim.is_from_bitsandbytes() => Ok(()),
+            _ => Err(
+                Invalid::idle(key, "neither the weights nor the optimizer are bitsandbytes'")
+                    .with("dtype")
+                    .with("optim")
+                    .help("leave the key out, or use `dtype: int4` or such as `optim: adamw_8bit`"),
+            ),
+        }
+    }
+
+    /// The settings of PyTorch's allocator.
+    ///
+    /// # Errors
+    /// A mistake in its variable, or a variable that it does not read.
+    pub fn pytorch_allocator(&self) -> Result<Settings, Invalid> {
+        let key = |name: &str| format!("allocator.env.{name}");
+        let given = |name: &&str| self.allocator.env.get(*name).is_some_and(Option::is_some);
+        if let Some(name) = self
+            .allocator
+            .env
+            .keys()
+            .find(|name| !PYTORCH_VARIABLES.contains(&name.as_str()))
+        {
+            return Err(
+                Invalid::new(key(name), "PyTorch's allocator does not read this variable")
+                    .help(format!("it reads {}", PYTORCH_VARIABLES.join(" and "))),
+            );
+        }
+        let tie_break = match &self.torch.torch_version {
+            Some(version) => {
+                Pytorch::of(version)
+                    .map_err(|mistake| Invalid::of("torch.torch_version", mistake))?
+                    .tie_break
+            }
+            None => Settings::default().tie_break,
+        };
+        let Some(name) = PYTORCH_VARIABLES.into_iter().find(given) else {
+            return Ok(Settings {
+                tie_break,
+                ..Settings::default()
+            });
+        };
+        let text = self.allocator.env[name].as_deref().unwrap_or_default();
+        text.parse()
+            .map(|settings| Settings { tie_break, ..settings })
+            .map_err(|mistake: Mistake| Invalid::of(key(name), mistake))
+    }
+}
+
+/// The value of a dotted key; null if there is none.
+fn find<'m>(keys: &'m Map<String, Value>, path: &str) -> &'m Value {
+    let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+    let value = keys.get(first).unwrap_or(&Value::Null);
+    match rest {
+        "" => value,
+        _ => rest.split('.').fold(value, |value, name| &value[name]),
+    }
+}

@@ -1,0 +1,73 @@
+//! What a stack or a measurement is refused for.
+
+use super::refused;
+use crate::{AllocatorBackend, Attention, Autocast, Cell, Dtype, LrScheduler, Measure, Optimizer, Upcast};
+
+#[test]
+fn a_profile_has_no_keys_of_a_training_in_many_steps() {
+    type Change = fn(&mut Cell);
+    let with = |change: fn(&mut Cell)| {
+        refused(|cell| {
+            cell.measure = Measure::Profile;
+            change(cell);
+        })
+    };
+    assert_eq!(with(|cell| (cell.batch_size, cell.optim) = (32, Optimizer::Rsvd)), None);
+    assert_eq!(with(|cell| cell.gradient_accumulation_steps = 4), None);
+    let changes: [(&str, Change); 5] = [
+        ("max_steps", |cell| cell.max_steps = Some(3)),
+        ("num_train_epochs", |cell| cell.num_train_epochs = Some(1.0)),
+        ("lr_scheduler_type", |cell| cell.lr_scheduler_type = LrScheduler::Cosine),
+        ("warmup_ratio", |cell| cell.warmup_ratio = 0.1),
+        ("eval_fraction", |cell| cell.eval_fraction = 0.1),
+    ];
+    for (key, change) in changes {
+        assert_eq!(with(change).as_deref(), Some(key));
+    }
+    assert_eq!(with(|cell| cell.device = "cuda:0".into()).as_deref(), Some("measure"));
+}
+
+#[test]
+fn what_the_candle_stack_cannot_do_is_refused() {
+    for dtype in [Dtype::Float16, Dtype::Int8] {
+        assert_eq!(
+            refused(|cell| cell.adapter_dtype = dtype).as_deref(),
+            Some("adapter_dtype")
+        );
+    }
+    assert_eq!(
+        refused(|cell| cell.attn_implementation = Attention::FlashAttention2).as_deref(),
+        Some("attn_implementation")
+    );
+    assert_eq!(refused(|cell| cell.upcast = Upcast::Trl).as_deref(), Some("upcast"));
+    assert_eq!(
+        refused(|cell| cell.autocast = Autocast::Bfloat16).as_deref(),
+        Some("autocast")
+    );
+    assert_eq!(
+        refused(|cell| cell.torch.use_cache = true).as_deref(),
+        Some("torch.use_cache")
+    );
+    assert_eq!(
+        refused(|cell| cell.empty_cache_steps = 1).as_deref(),
+        Some("empty_cache_steps")
+    );
+    assert_eq!(
+        refused(|cell| cell.torch.torch_version = Some("2.14".into())).as_deref(),
+        Some("torch.torch_version")
+    );
+    let system = |cell: &mut Cell| {
+        cell.allocator.backend = Some(AllocatorBackend::System);
+        cell.empty_cache_steps = 1;
+    };
+    assert_eq!(refused(system), None);
+    let late = |cell: &mut Cell| {
+        cell.allocator.backend = Some(AllocatorBackend::System);
+        (cell.empty_cache_steps, cell.max_steps) = (4, Some(3));
+    };
+    assert_eq!(refused(late).as_deref(), Some("empty_cache_steps"));
+    let cuda = |cell: &mut Cell| (cell.device, cell.empty_cache_steps) = ("cuda:0".into(), 1);
+    assert_eq!(refused(cuda).as_deref(), Some("empty_cache_steps"));
+    let float32 = |cell: &mut Cell| (cell.dtype, cell.bnb_4bit_compute_dtype) = (Dtype::Int8, Dtype::Float32);
+    assert_eq!(refused(float32).as_deref(), Some("bnb_4bit_compute_dtype"));
+}

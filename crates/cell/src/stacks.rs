@@ -1,0 +1,88 @@
+//! The stacks that heed each key: one table, for the checks and for the JSON Schema.
+
+use schemars::Schema;
+use serde_json::Value;
+
+use super::Stack;
+
+/// The keys that one stack alone heeds, with that stack. All other keys are for both. A map's name stands for its keys.
+pub(super) const SINGLE_STACK: [(&str, Stack); 18] = [
+    ("gpu", Stack::Torch),
+    ("torch", Stack::Torch),
+    ("init_adapter", Stack::Candle),
+    ("max_tokens_per_batch", Stack::Candle),
+    ("longest_first", Stack::Candle),
+    ("packing_separator", Stack::Candle),
+    ("packing_attention", Stack::Candle),
+    ("loss_scaling", Stack::Candle),
+    ("galore_scale", Stack::Candle),
+    ("measure", Stack::Candle),
+    ("device", Stack::Candle),
+    ("threads", Stack::Candle),
+    ("instruction_set", Stack::Candle),
+    ("device_memory", Stack::Candle),
+    ("host_memory", Stack::Candle),
+    ("offload", Stack::Candle),
+    ("env", Stack::Candle),
+    ("allocator.backend", Stack::Candle),
+];
+
+/// The stacks that heed the key `path`, such as `rank` or `torch.use_cache`.
+pub fn stacks(path: &str) -> &'static [Stack] {
+    let covers = |key: &str| {
+        path.strip_prefix(key)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    // Nobody else reads PyTorch's variables.
+    if path.starts_with("allocator.env.PYTORCH_") {
+        return &[Stack::Torch];
+    }
+    match SINGLE_STACK.iter().find(|(key, _)| covers(key)) {
+        Some((_, Stack::Candle)) => &[Stack::Candle],
+        Some((_, Stack::Torch)) => &[Stack::Torch],
+        None => &[Stack::Candle, Stack::Torch],
+    }
+}
+
+/// Writes the stacks of each of the cell's keys into its schema, as `x-stacks`.
+pub(super) fn mark(schema: &mut Schema) {
+    mark_below(schema, "");
+}
+
+/// The same for the keys of the map `prefix`, which ends in a dot.
+pub(super) fn mark_below(schema: &mut Schema, prefix: &str) {
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for (name, property) in properties.into_iter().flatten() {
+        property["x-stacks"] = serde_json::json!(stacks(&format!("{prefix}{name}")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Cell;
+
+    #[test]
+    fn the_schema_names_the_stacks_of_every_key() {
+        let schema = schemars::schema_for!(Cell).to_value();
+        let of = |path: &str| &schema.pointer(path).unwrap_or(&Value::Null)["x-stacks"];
+        assert_eq!(*of("/properties/rank"), json!(["candle", "torch"]));
+        assert_eq!(*of("/properties/measure"), json!(["candle"]));
+        assert_eq!(*of("/properties/torch"), json!(["torch"]));
+        assert_eq!(*of("/$defs/Torch/properties/use_cache"), json!(["torch"]));
+        assert_eq!(*of("/$defs/Allocator/properties/backend"), json!(["candle"]));
+        let properties = schema["properties"].as_object().unwrap();
+        assert!(properties.values().all(|key| key["x-stacks"].is_array()));
+    }
+
+    #[test]
+    fn every_key_of_the_table_is_a_key() {
+        let defaults = serde_json::to_value(Cell::default()).unwrap();
+        for (key, _) in SINGLE_STACK {
+            let path = format!("/{}", key.replace('.', "/"));
+            assert!(defaults.pointer(&path).is_some(), "{key}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A checkpoint's chat template: Jinja that makes one text of a list of messages, as transformers' `apply_chat_template`.
+
+mod files;
+mod functions;
+mod generation;
+
+use std::path::Path;
+
+use arch::Location;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, Error, ErrorKind, Value, context};
+use minijinja_contrib::pycompat::unknown_method_callback;
+use serde_json::{Map, Value as Json};
+
+use crate::formats::Place;
+use crate::{ChatTemplateError, DataError};
+pub(super) use files::SpecialTokens;
+pub(super) use generation::Marked;
+
+/// The template's name in its environment.
+const NAME: &str = "chat_template";
+
+/// The keys of a message that may hold its reasoning; templates read the first.
+const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
+
+/// A template that can be rendered.
+pub(super) struct ChatTemplate {
+    environment: Environment<'static>,
+    special_tokens: Map<String, Json>,
+    /// The file, for messages.
+    place: String,
+    /// True if `{% generation %}` marks what the assistant says.
+    marks_generation: bool,
+}
+
+impl ChatTemplate {
+    /// The template in the file `given`, or else that of the model.
+    pub(super) fn open(
+        given: Option<&Path>,
+        location: &Location,
+        special_tokens: &SpecialTokens,
+    ) -> Result<Self, ChatTemplateError> {
+        let (place, source) = files::find(given, location)?;
+        Self::new(place, &source, special_tokens)
+    }
+
+    fn new(place: String, source: &str, special_tokens: &SpecialTokens) -> Result<Self, ChatTemplateError> {
+        let invalid = |error: &Error| ChatTemplateError::Invalid {
+            place: at(&place, error),
+            reason: reason(error),
+        };
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(syntax.map_err(|error| invalid(&error))?);
+        environment.set_unknown_method_callback(unknown_method_callback);
+        functions::add(&mut environment);
+        generation::add(&mut environment);
+        let (source, marks_generation) = generation::as_filter(source);
+        environment
+            .add_template_owned(NAME, source)
+            .map_err(|error| invalid(&error))?;
+        Ok(Self {
+            environment,
+            special_tokens: special_tokens.by_name.clone(),
+            place,
+            marks_generation,
+        })
+    }
+
+    /// The text of a conversation, with the place of what the assistant says if the template marks it.
+    ///
+    /// # Errors
+    /// The template fails or raises an exception; with its line, and the place of the conversation.
+    pub(super) fn render(
+        &self,
+        messages: &[Json],
+        add_generation_prompt: bool,
+        place: &Place,
+    ) -> Result<Marked, DataError> {
+        let messages: Vec<Json> = messages.iter().map(with_plain_keys).collect();
+        let values = context! {
+            messages => Value::from(Serde(messages)),
+            tools => (),
+            documents => (),
+            add_generation_prompt,
+            ..Value::from(Serde(&self.special_tokens))
+        };
+        let template = self.environment.get_template(NAME);
+        let text = template.and_then(|template| template.render(values));
+        let text = text.map_err(|error| DataError::ChatTemplateFails {
+            place: place.to_string(),
+            template: at(&self.place, &error),
+            reason: reason(&error),
+        })?;
+        Ok(match self.marks_generation {
+            true => Marked::read(&text),
+            false => Marked {
+                text,
+                parts: Vec::new(),
+            },
+        })
+    }
+
+    /// True if the template marks what the assistant says.
+    pub(super) fn marks_generation(&self) -> bool {
+        self.marks_generation
+    }
+}
+
+/// A message as transformers hands it to a template: without nulls, and with its reasoning under every name.
+fn with_plain_keys(message: &Json) -> Json {
+    let Json::Object(message) = message else {
+        return message.clone();
+    };
+    let mut message = message.clone();
+    message.retain(|_, value| !value.is_null());
+    if let Some(reasoning) = REASONING.iter().find_map(|key| message.get(*key)).cloned() {
+        // The order matters to templates that go through the keys.
+        let mut named = Map::from_iter([("thinking".to_owned(), reasoning.clone())]);
+        named.extend(message);
+        named.insert("reasoning_content".into(), reasoning);
+        return named.into();
+    }
+    message.into()
+}
+
+/// The template's file, with the line of an error.
+fn at(place: &str, error: &Error) -> String {
+    match error.line() {
+        Some(line) => format!("{place}:{line}"),
+        None => place.into(),
+    }
+}
+
+/// An error without its place.
+fn reason(error: &Error) -> String {
+    match error.detail() {
+        // Also the kind of what a template raises itself.
+        Some(detail) if error.kind() == ErrorKind::InvalidOperation => detail.into(),
+        Some(detail) => format!("{}: {detail}", error.kind()),
+        None => error.kind().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! Texts to token ids, on all cores.
+
+use std::ops::Range;
+use std::thread;
+
+use arch::{Location, ModelConfig};
+use hub::Roots;
+use options::{Data, DataFile, DataOptions};
+
+use super::DataError;
+use super::chat_template::SpecialTokens;
+use super::form::Sample;
+use super::formats::Place;
+use super::labels::Labels;
+use super::render::Renderer;
+use super::source::{self, template};
+use super::tokenizer::{self, Encoder, Finding, Tokens};
+
+/// Text that is tokenised at once, in bytes.
+const CHUNK: usize = 1 << 20;
+
+/// Takes a sample.
+pub(super) type EachSample<'a> = dyn FnMut(Tokenised) -> Result<(), DataError> + 'a;
+
+/// A sample of token ids.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Tokenised<'a> {
+    pub(super) ids: &'a [u32],
+    /// The ranges of predicted tokens; `None` if all are.
+    pub(super) targets: Option<&'a [Range<u32>]>,
+    /// Its label, if samples have labels.
+    pub(super) label: Option<u32>,
+    pub(super) finding: Finding,
+}
+
+/// Makes tokens of samples.
+pub(super) struct Tokeniser {
+    pub(super) renderer: Renderer,
+    pub(super) encoder: Encoder,
+}
+
+impl Tokeniser {
+    fn encode(&self, sample: &(Sample, Place)) -> Result<Tokens, DataError> {
+        self.encoder.encode(&self.renderer.render(&sample.0, &sample.1)?)
+    }
+}
+
+/// The tokeniser of samples for a model, of at most so many tokens.
+pub(super) fn tokeniser(
+    options: &DataOptions,
+    location: &Location,
+    config: &ModelConfig,
+    max_seq_length: usize,
+    roots: &Roots,
+) -> Result<Tokeniser, DataError> {
+    let encoder = Encoder::open(location, config.vocab_size, max_seq_length)?;
+    let file = match &options.data {
+        Data::File(file) => Some(&**file),
+        Data::Synthetic(_) | Data::Sample => None,
+    };
+    let special_tokens = SpecialTokens::of(location);
+    let named = special_tokens.as_ref().ok().and_then(SpecialTokens::eos);
+    let eos = match named {
+        Some(eos) => encoder.has_token(eos).then(|| eos.to_owned()),
+        None => tokenizer::eos(location, config).and_then(|id| encoder.token(id)),
+    };
+    Ok(Tokeniser {
+        renderer: Renderer {
+            template: special_tokens.and_then(|tokens| template(file, location, &tokens, roots)),
+            eos,
+            completion_only: file.is_none_or(DataFile::completion_only_loss),
+            assistant_only: file.is_some_and(DataFile::assistant_only_loss),
+            model: options.model.clone(),
+        },
+        encoder,
+    })
+}
+
+/// Calls `each` with the tokens of every sample of some files or of the sample text, in their order.
+///
+/// # Errors
+/// A file cannot be read or has another format, or the tokenizer belongs to another model; and those of `each`.
+pub(super) fn tokenise(
+    data: &Data,
+    tokeniser: &Tokeniser,
+    labels: &mut Labels,
+    roots: &Roots,
+    each: &mut EachSample,
+) -> Result<(), DataError> {
+    let mut chunk = Chunk::default();
+    let has_labels = labels.count() > 0;
+    source::read(data, has_labels, roots, &mut |sample, place, label| {
+        let label = label.map(|label| label.number(labels, &place)).transpose()?;
+        chunk.push(sample, place, label);
+        if chunk.bytes() >= CHUNK {
+            chunk.encode(tokeniser, each)?;
+        }
+        Ok(())
+    })?;
+    chunk.encode(tokeniser, each)
+}
+
+/// Samples that are tokenised at once.
+#[derive(Default)]
+struct Chunk {
+    samples: Vec<(Sample, Place)>,
+    /// The end of each sample, if their texts lay one after the other.
+    ends: Vec<usize>,
+    /// One for each sample, or empty.
+    labels: Vec<u32>,
+}
+
+impl Chunk {
+    fn push(&mut self, sample: Sample, place: Place, label: Option<u32>) {
+        self.ends.push(self.bytes() + sample.bytes());
+        self.samples.push((sample, place));
+        self.labels.extend(label);
+    }
+
+    fn bytes(&self) -> usize {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Tokenises the samples and forgets them. The threads are not rayon's: a caller may hold a lock that another of its tasks
+    /// waits for.
+    fn encode(&mut self, tokeniser: &Tokeniser, each: &mut EachSample) -> Result<(), DataError> {
+        if self.samples.is_empty() {
+            return Ok(());
+        }
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let bytes = self.bytes();
+        // Shares of about as many bytes, and the samples before the share of this number.
+        let before = |share: usize| match share {
+            0 => 0,
+            share => self.ends.partition_point(|&end| end <= bytes * share / threads),
+        };
+        let samples = &self.samples;
+        let parts: Vec<Result<Vec<Tokens>, DataError>> = thread::scope(|scope| {
+            let workers = (0..threads).map(|share| {
+                let of_share = &samples[before(share)..before(share + 1)];
+                scope.spawn(move || of_share.iter().map(|sample| tokeniser.encode(sample)).collect())
+            });
+            let workers: Vec<_> = workers.collect();
+            let join = |worker: thread::ScopedJoinHandle<'_, _>| {
+                worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            workers.into_iter().map(join).collect()
+        });
+        let mut labels = self.labels.iter().copied();
+        for part in parts {
+            for tokens in part? {
+                each(Tokenised {
+                    ids: &tokens.ids,
+                    targets: tokens.targets.as_deref(),
+                    label: labels.next(),
+                    finding: tokens.finding,
+                })?;
+            }
+        }
+        self.samples.clear();
+        self.ends.clear();
+        self.labels.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,159 @@
+//! A decoder's segments: token embedding, blocks, final norm with head and the next token's loss.
+
+use candle_core::{Device, Result};
+use data::MicroBatch;
+use memory::{Buffer, tiers::Slot};
+use nn::{
+    Pass, adapter::SharedFactors, decoder_block, loss::Targets, param::Param, prefix::Past, tensor::Tensor,
+    virtual_tokens::VirtualTokens,
+};
+
+use super::Decoder;
+use crate::chain::{Chain, Evaluated, SegmentNames};
+use crate::host_blocks::HostBlocks;
+
+impl Chain for Decoder {
+    type Saved = decoder_block::Saved;
+
+    fn names(&self) -> SegmentNames {
+        SegmentNames {
+            embedding: self.description.embeddings[0].path,
+            blocks: self.description.blocks,
+            head: "lm_head",
+        }
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    fn embedding_trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.embed_tokens.table.push_trainable(params);
+        params.extend(self.virtual_tokens.as_mut().map(VirtualTokens::embeddings));
+    }
+
+    fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.embed_tokens.table.push_trainable(params);
+        params.extend(self.virtual_tokens.as_mut().map(VirtualTokens::embeddings));
+        for block in &mut self.blocks {
+            block.trainable(params);
+        }
+        self.norm.trainable(params);
+        if let Some(head) = &mut self.lm_head {
+            head.push_trainable(params);
+        }
+    }
+
+    fn block_trainable<'a>(&'a mut self, index: usize, params: &mut Vec<&'a mut Param>) {
+        self.blocks[index].trainable(params);
+    }
+
+    fn shared(&self) -> Option<&SharedFactors> {
+        self.shared.as_deref()
+    }
+
+    fn frozen<'a>(&'a mut self, index: usize, slots: &mut Vec<&'a mut dyn Slot>) {
+        self.blocks[index].frozen(slots);
+    }
+
+    fn host_blocks(&mut self) -> &mut HostBlocks {
+        &mut self.host_blocks
+    }
+
+    fn embed(&self, ids: &Buffer<u32>, pass: &Pass) -> Result<Tensor> {
+        let x = self.embed_tokens.forward(ids, self.hidden, &self.device)?;
+        match self.prompt() {
+            Some(prompt) => prompt.before(&x, &pass.sequences),
+            None => Ok(x),
+        }
+    }
+
+    fn block(&self, index: usize, x: Tensor, pass: &Pass) -> Result<(Tensor, Self::Saved)> {
+        let block = &self.blocks[index];
+        block.forward(x, self.rope.of(block), self.past(index), pass)
+    }
+
+    fn recompute(&self, index: usize, x: Tensor, pass: &Pass) -> Result<Self::Saved> {
+        let block = &self.blocks[index];
+        block.recompute(x, self.rope.of(block), self.past(index), pass)
+    }
+
+    fn into_input(saved: Self::Saved) -> Tensor {
+        saved.into_input()
+    }
+
+    fn head(
+        &mut self,
+        x: &Tensor,
+        batch: &MicroBatch,
+        _: &Pass,
+        scale: f64,
+        on_checkpoint: &mut dyn FnMut(),
+    ) -> Result<(f64, Tensor)> {
+        let targets = self.targets(batch);
+        let loss = self.loss;
+        let (norm, head) = self.head_mut();
+        loss.forward_backward(x, norm, head, &targets, scale, on_checkpoint)
+    }
+
+    fn block_backward(
+        &mut self,
+        index: usize,
+        saved: Self::Saved,
+        dy: Tensor,
+        needs_dx: bool,
+        pass: &Pass,
+    ) -> Result<Option<Tensor>> {
+        let block = &mut self.blocks[index];
+        let prefix = match &mut self.virtual_tokens {
+            Some(VirtualTokens::Prefix(prefix)) => Some((prefix, index)),
+            _ => None,
+        };
+        block.backward(saved, dy, self.rope.of(block), prefix, needs_dx, pass)
+    }
+
+    fn embed_backward(&mut self, ids: &Buffer<u32>, dy: Tensor, pass: &Pass) -> Result<()> {
+        match &mut self.virtual_tokens {
+            // The table beside it is frozen.
+            Some(VirtualTokens::Prompt(prompt)) => prompt.backward(&dy, &pass.sequences),
+            _ => self.embed_tokens.backward(ids, dy),
+        }
+    }
+
+    fn evaluate(&self, x: &Tensor, batch: &MicroBatch, _: &Pass) -> Result<Evaluated> {
+        let (norm, head) = Decoder::head(self);
+        Ok(Evaluated {
+            loss_sum: self.loss.evaluate(x, norm, head, &self.targets(batch))?,
+            correct: None,
+        })
+    }
+
+    fn logits(&self, x: &Tensor, _: &Pass) -> Result<Tensor> {
+        let (norm, head) = Decoder::head(self);
+        self.loss.logits(&norm.forward(x)?, head)
+    }
+}
+
+impl Decoder {
+    /// What stands before the keys and values of a block.
+    fn past(&self, index: usize) -> Option<Past<'_>> {
+        self.prefix().map(|prefix| prefix.of_block(index))
+    }
+
+    /// The targets of a micro-batch, whose rows stand behind virtual tokens.
+    fn targets(&self, batch: &MicroBatch) -> Targets {
+        let mut targets = Targets::new(&batch.ids, batch.counted(), batch.predicting());
+        let own = self.prompt_tokens();
+        if own > 0 {
+            for row in targets.rows.values_mut() {
+                let (sequence, _) = batch.sequences.locate(*row as usize);
+                *row += (own * (sequence + 1)) as u32;
+            }
+        }
+        targets
+    }
+}

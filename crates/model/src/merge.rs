@@ -1,0 +1,488 @@
+//! A checkpoint with an adapter merged into its weights, written file by file, and in a file tensor by tensor.
+
+mod change;
+mod error;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use candle_core::{DType, Device};
+use change::{Change, Parts, fits, parts, scales_outputs};
+pub use error::MergeError;
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
+use serde_json::{Value, json};
+
+use arch::{Kind, Location, ModelConfig, ModuleName};
+use base::whole_file::{self, TEMPORARY};
+use nn::adapter::{Adapters, SharedFactors};
+use nn::{param::Param, tensor::Tensor, weight::Weight};
+use options::{AdapterMethod, AdapterOptions, Dtype as Format, Task};
+use peft::{AdapterTensor, VERA_SHARED};
+
+use super::checkpoint::{Checkpoint, INDEX, SINGLE};
+use super::error::ModelError;
+use super::safetensors_file::SafetensorsFile;
+use super::save::{copy_companions, write_elements};
+
+/// Elements that are merged at a time where a weight's rows can be merged by themselves.
+const CHUNK: usize = 1 << 20;
+
+/// Writes the checkpoint in the folder `base` with the adapter of the folder `adapter` merged into it, as PEFT's
+/// `merge_and_unload` does, into the new folder `output`. Weights keep their formats, and files their names. Holds the adapter,
+/// and of the model one tensor at most.
+///
+/// # Errors
+/// If a file cannot be read or written, the adapter is not one of this model, or `output` exists. No folder is left behind.
+pub fn merge(adapter: &Path, base: &Path, output: &Path) -> Result<(), MergeError> {
+    if output.exists() {
+        return Err(MergeError::Exists(output.into()));
+    }
+    let config = Location::Directory(base.into()).config().map_err(ModelError::from)?;
+    let merge = Merge::open(adapter, base, config)?;
+    let failed = |source| MergeError::Write {
+        path: output.into(),
+        source,
+    };
+    let parent = match output.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    fs::create_dir_all(parent).map_err(failed)?;
+    // The folder appears as a whole.
+    let folder = tempfile::Builder::new()
+        .prefix(TEMPORARY)
+        .permissions(fs::Permissions::from_mode(0o777))
+        .tempdir_in(parent)
+        .map_err(|error| failed(error.kind().into()))?;
+    merge.write(folder.path())?;
+    fs::rename(folder.path(), output).map_err(failed)
+}
+
+/// An adapter and the checkpoint that it is merged into.
+struct Merge {
+    config: ModelConfig,
+    checkpoint: Checkpoint,
+    /// The checkpoint's folder.
+    base: PathBuf,
+    /// The adapter's folder.
+    adapter: PathBuf,
+    options: AdapterOptions,
+    /// The tensors of adapters, by their modules.
+    adapted: HashMap<String, Parts>,
+    /// VeRA's A and B.
+    shared: Option<[AdapterTensor; 2]>,
+    /// The weights that take the place of the checkpoint's.
+    whole: BTreeMap<String, AdapterTensor>,
+    /// True if the head is no longer the embedding.
+    unties: bool,
+}
+
+/// A tensor that is written.
+struct Written {
+    name: String,
+    dtype: Dtype,
+    shape: Vec<usize>,
+    content: Content,
+}
+
+/// Where a written tensor's elements come from.
+enum Content {
+    /// The tensor of this name in the file of this index, as it is.
+    Stored(usize, String),
+    /// The model's weight or bias of the tensor's name, with its adapter.
+    Merged,
+    /// The adapter's.
+    Whole,
+}
+
+impl Merge {
+    fn open(adapter: &Path, base: &Path, mut config: ModelConfig) -> Result<Self, MergeError> {
+        let (of_adapter, tensors) = peft::read(adapter)?;
+        let path = adapter.join(peft::CONFIG_FILE);
+        let unknown = |reason| MergeError::Config {
+            path: path.clone(),
+            reason,
+        };
+        let options = of_adapter.options().map_err(|error| unknown(error.to_string()))?;
+        if options.virtual_tokens() > 0 {
+            return Err(unknown(
+                "virtual tokens change no weight, so there is nothing to merge".into(),
+            ));
+        }
+        let mut adapted: HashMap<String, Parts> = HashMap::new();
+        let (mut shared, mut whole) = (HashMap::new(), BTreeMap::new());
+        for tensor in tensors {
+            let part = parts(&options.method).iter().find_map(|part| {
+                let module = tensor.name.strip_suffix(part)?.strip_suffix('.')?;
+                Some((module.to_owned(), *part))
+            });
+            match part {
+                Some((module, part)) => drop(adapted.entry(module).or_default().insert(part, tensor)),
+                None if VERA_SHARED.contains(&tensor.name.as_str()) => {
+                    drop(shared.insert(tensor.name.clone(), tensor));
+                }
+                None => drop(whole.insert(peft::whole_name(&tensor.name), tensor)),
+            }
+        }
+        if let Some(classifier) = whole.get("classifier.weight")
+            && config.head.is_none()
+        {
+            config.num_labels = classifier.shape[0];
+        }
+        let tables = [config.family.description().embeddings[0].path, "lm_head"].map(|table| format!("{table}.weight"));
+        let mut merge = Self {
+            checkpoint: Checkpoint::open(base, &config)?,
+            unties: config.tie_word_embeddings
+                && config.task() == Task::CausalLm
+                && tables.iter().any(|table| whole.contains_key(table)),
+            config,
+            base: base.into(),
+            adapter: adapter.into(),
+            options,
+            adapted,
+            shared: None,
+            whole,
+        };
+        let largest = merge.check()?;
+        merge.shared = merge.shared(shared, largest)?;
+        Ok(merge)
+    }
+
+    /// Checks that the model has the adapter's modules, in their shapes. Returns the most rows and columns of a weight that is
+    /// changed.
+    fn check(&self) -> Result<[usize; 2], MergeError> {
+        let mut shapes: HashMap<String, Vec<usize>> = HashMap::new();
+        shapes.extend(
+            self.config
+                .weights()
+                .into_iter()
+                .map(|weight| (weight.name, weight.shape)),
+        );
+        if self.unties {
+            let table = vec![self.config.vocab_size, self.config.hidden_size];
+            shapes.insert("lm_head.weight".into(), table);
+        }
+        let shape_of = |weight: &str, tensor: &AdapterTensor| {
+            let missing = || self.wrong(&tensor.name, format!("the model has no weight {weight}"));
+            shapes.get(weight).ok_or_else(missing)
+        };
+        let other = |weight: &str, shape: &[usize], tensor: &AdapterTensor| {
+            let reason = format!("its shape {:?} does not fit {shape:?}, that of {weight}", tensor.shape);
+            Err(self.wrong(&tensor.name, reason))
+        };
+        for (weight, tensor) in &self.whole {
+            let shape = shape_of(weight, tensor)?;
+            if tensor.shape != *shape {
+                return other(weight, shape, tensor);
+            }
+        }
+        let mut largest = [0; 2];
+        for (module, adapter) in &self.adapted {
+            let weight = format!("{module}.weight");
+            for (part, tensor) in adapter {
+                let shape = shape_of(&weight, tensor)?;
+                let [rows, columns] = shape[..] else {
+                    return other(&weight, shape, tensor);
+                };
+                if !fits(part, tensor, [rows, columns]) {
+                    return other(&weight, shape, tensor);
+                }
+                largest = [largest[0].max(rows), largest[1].max(columns)];
+            }
+            let needed = parts(&self.options.method);
+            if let Some(missing) = needed.iter().find(|part| !adapter.contains_key(*part)) {
+                return Err(self.wrong(&weight, format!("it has no {missing}")));
+            }
+        }
+        Ok(largest)
+    }
+
+    /// VeRA's A and B for weights with so many rows and columns: those that were saved, or those that the key draws.
+    fn shared(
+        &self,
+        mut saved: HashMap<String, AdapterTensor>,
+        [rows, columns]: [usize; 2],
+    ) -> Result<Option<[AdapterTensor; 2]>, MergeError> {
+        let AdapterMethod::Vera(vera) = &self.options.method else {
+            return Ok(None);
+        };
+        let [a, b] = VERA_SHARED;
+        if !vera.save_projection {
+            let (key, rank) = (vera.projection_prng_key, vera.rank);
+            let drawn = SharedFactors::new(key, rank, (rows, columns), Format::Float32, &Device::Cpu)?;
+            let tensor = |name: &str, factor: &Tensor| -> Result<_, MergeError> {
+                Ok(AdapterTensor {
+                    name: name.into(),
+                    shape: factor.dims().to_vec(),
+                    values: factor.to_vec_f32()?,
+                })
+            };
+            return Ok(Some([tensor(a, &drawn.a)?, tensor(b, &drawn.b)?]));
+        }
+        let mut take = |name: &str, fits: &dyn Fn(&[usize]) -> bool, shape: String| {
+            let tensor = saved.remove(name);
+            let tensor = tensor.ok_or_else(|| self.wrong(name, "`save_projection` says that it is there".into()))?;
+            match fits(&tensor.shape) {
+                true => Ok(tensor),
+                false => Err(self.wrong(name, format!("its shape {:?} is not {shape}", tensor.shape))),
+            }
+        };
+        let rank = vera.rank;
+        let fits_a = |shape: &[usize]| matches!(*shape, [of_rank, most] if of_rank == rank && most >= columns);
+        let fits_b = |shape: &[usize]| matches!(*shape, [most, of_rank] if of_rank == rank && most >= rows);
+        Ok(Some([
+            take(a, &fits_a, format!("[{rank}, {columns} or more]"))?,
+            take(b, &fits_b, format!("[{rows} or more, {rank}]"))?,
+        ]))
+    }
+
+    /// A mistake in a tensor of the adapter.
+    fn wrong(&self, tensor: &str, reason: String) -> MergeError {
+        MergeError::Tensor {
+            path: self.adapter.join(peft::WEIGHTS_FILE),
+            tensor: tensor.into(),
+            reason,
+        }
+    }
+
+    /// The module whose adapter changes the weight or the bias of this name, with the adapter.
+    fn adapter_of<'n>(&self, name: &'n str) -> Option<(&'n str, &Parts)> {
+        let (module, part) = name.rsplit_once('.')?;
+        let parts = self.adapted.get(module)?;
+        let is_changed = part == "weight" || part == "bias" && scales_outputs(parts);
+        is_changed.then_some((module, parts))
+    }
+
+    fn write(&self, folder: &Path) -> Result<(), MergeError> {
+        let failed = |path: PathBuf| move |source| MergeError::Write { path, source };
+        copy_companions(&self.base, folder).map_err(|(path, source)| MergeError::Write { path, source })?;
+        let path = folder.join("config.json");
+        self.write_config(&path).map_err(failed(path.clone()))?;
+        let files = self.checkpoint.files();
+        let mut weight_map = BTreeMap::new();
+        let mut total = 0;
+        for (at, file) in files.iter().enumerate() {
+            let mut tensors = self.tensors_of(at, file);
+            if at + 1 == files.len() {
+                tensors.extend(self.added());
+            }
+            let name = file.path().file_name().unwrap_or(SINGLE.as_ref()).to_owned();
+            let path = folder.join(&name);
+            total += self.write_file(&path, file, &tensors)?;
+            let name = name.to_string_lossy().into_owned();
+            weight_map.extend(tensors.into_iter().map(|tensor| (tensor.name, name.clone())));
+        }
+        if self.base.join(SINGLE).exists() {
+            return Ok(());
+        }
+        let index = json!({ "metadata": { "total_size": total }, "weight_map": weight_map });
+        let path = folder.join(INDEX);
+        let text = serde_json::to_string_pretty(&index).map_err(io::Error::from);
+        text.and_then(|text| fs::write(&path, text + "\n"))
+            .map_err(failed(path.clone()))
+    }
+
+    /// The base's `config.json`; a head that is new to the checkpoint, or no longer tied, is named in it.
+    fn write_config(&self, path: &Path) -> io::Result<()> {
+        let mut config: Value = serde_json::from_slice(&fs::read(self.base.join("config.json"))?)?;
+        if self.unties {
+            config["tie_word_embeddings"] = false.into();
+        }
+        if self.config.head.is_none() && self.config.task() == Task::SequenceClassification {
+            let labels = || (0..self.config.num_labels).map(|label| (label, format!("LABEL_{label}")));
+            let class = self.config.family.description().class;
+            config["architectures"] = json!([format!("{class}ForSequenceClassification")]);
+            config["id2label"] = labels()
+                .map(|(id, label)| (id.to_string(), Value::from(label)))
+                .collect();
+            config["label2id"] = labels().map(|(id, label)| (label, Value::from(id))).collect();
+        }
+        fs::write(path, serde_json::to_string_pretty(&config)? + "\n")
+    }
+
+    /// The tensors of the file with index `at`, in its order. Those of the model have the names of today.
+    fn tensors_of(&self, at: usize, file: &SafetensorsFile) -> Vec<Written> {
+        let written = |stored: String| {
+            let info = file.info(&stored)?;
+            let name = self
+                .checkpoint
+                .name_of(at, &stored)
+                .map_or(stored.clone(), str::to_owned);
+            let content = if self.whole.contains_key(&name) {
+                Content::Whole
+            } else if self.adapter_of(&name).is_some() {
+                Content::Merged
+            } else {
+                Content::Stored(at, stored)
+            };
+            Some(Written {
+                name,
+                dtype: info.dtype,
+                shape: info.shape.clone(),
+                content,
+            })
+        };
+        file.names().into_iter().filter_map(written).collect()
+    }
+
+    /// The tensors that the checkpoint does not have: a new classifier, or a head that was the embedding.
+    fn added(&self) -> Vec<Written> {
+        let has = |name: &str| {
+            self.checkpoint.has(name) || self.checkpoint.files().iter().any(|file| file.info(name).is_some())
+        };
+        let embedding = format!("{}.weight", self.config.family.description().embeddings[0].path);
+        let (file, stored) = self.checkpoint.place(&embedding);
+        let dtype = self.checkpoint.files()[file]
+            .info(stored)
+            .map_or(Dtype::F32, |info| info.dtype);
+        let new = self.whole.iter().filter(|(name, _)| !has(name));
+        let mut added: Vec<Written> = new
+            .map(|(name, tensor)| Written {
+                name: name.clone(),
+                dtype,
+                shape: tensor.shape.clone(),
+                content: Content::Whole,
+            })
+            .collect();
+        let head = "lm_head.weight";
+        if self.unties && !has(head) && !self.whole.contains_key(head) {
+            added.push(Written {
+                name: head.into(),
+                dtype,
+                shape: vec![self.config.vocab_size, self.config.hidden_size],
+                content: Content::Stored(file, stored.to_owned()),
+            });
+        }
+        added
+    }
+
+    /// Writes one file; returns the bytes of its tensors.
+    fn write_file(&self, path: &Path, base: &SafetensorsFile, tensors: &[Written]) -> Result<usize, MergeError> {
+        let mut end = 0;
+        let infos = tensors.iter().map(|tensor| {
+            let begin = end;
+            end += tensor.shape.iter().product::<usize>() * tensor.dtype.bitsize() / 8;
+            let info = TensorInfo {
+                dtype: tensor.dtype,
+                shape: tensor.shape.clone(),
+                data_offsets: (begin, end),
+            };
+            (tensor.name.clone(), info)
+        });
+        let infos = infos.collect();
+        // A mistake in the adapter, which is not one in writing.
+        let mut mistake = None;
+        let written = whole_file::write(path, |file| {
+            let header = Metadata::new(base.metadata(), infos).map_err(io::Error::other)?;
+            let mut header = serde_json::to_vec(&header)?;
+            header.resize(header.len().next_multiple_of(8), b' ');
+            let mut out = BufWriter::new(file);
+            out.write_all(&(header.len() as u64).to_le_bytes())?;
+            out.write_all(&header)?;
+            for tensor in tensors {
+                match &tensor.content {
+                    Content::Stored(at, stored) => self.checkpoint.files()[*at].copy(stored, &mut out)?,
+                    Content::Whole => write_elements(&mut out, &self.whole[&tensor.name].values, tensor.dtype)?,
+                    Content::Merged => match self.merged(tensor, &mut out) {
+                        Err(MergeError::Write { source, .. }) => return Err(source),
+                        Err(error) => {
+                            mistake = Some(error);
+                            return Err(io::Error::other("stopped"));
+                        }
+                        Ok(()) => {}
+                    },
+                }
+            }
+            out.flush()
+        });
+        match (written, mistake) {
+            (Ok(()), _) => Ok(end),
+            (Err(_), Some(mistake)) => Err(mistake),
+            (Err(source), None) => Err(MergeError::Write {
+                path: path.into(),
+                source,
+            }),
+        }
+    }
+
+    /// Writes a weight or a bias with its adapter.
+    fn merged(&self, tensor: &Written, out: &mut impl Write) -> Result<(), MergeError> {
+        let Some((module, parts)) = self.adapter_of(&tensor.name) else {
+            return Ok(());
+        };
+        let rows = tensor.shape[0];
+        let columns = tensor.shape.get(1).copied().unwrap_or(1);
+        let lora = self.options.lora_options();
+        let scale = lora.map_or(1.0, |lora| lora.scale_of(module)) as f32;
+        let change = Change::new(parts, columns, scale, self.shared.as_ref());
+        let failed = |source| MergeError::Write {
+            path: PathBuf::new(),
+            source,
+        };
+        // A start value that is taken out of the weight needs all of it.
+        let takes_out = lora.is_some_and(|lora| lora.init.changes_weight());
+        let step = if takes_out {
+            rows
+        } else {
+            (CHUNK / columns).clamp(1, rows)
+        };
+        let mut values = vec![0f32; step * columns];
+        for start in (0..rows).step_by(step) {
+            let end = rows.min(start + step);
+            let values = &mut values[..(end - start) * columns];
+            self.checkpoint.read(&tensor.name, start * columns, values)?;
+            if takes_out {
+                self.take_out(module, tensor.dtype, values, (rows, columns))?;
+            }
+            change.apply(values, columns, start..end);
+            write_elements(out, values, tensor.dtype).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the start values of an adapter out of the weight, in the format that it is stored in, as training and PEFT did.
+    fn take_out(
+        &self,
+        module: &str,
+        dtype: Dtype,
+        values: &mut [f32],
+        shape: (usize, usize),
+    ) -> Result<(), MergeError> {
+        let Some(name) = self.module_name(module) else {
+            return Ok(());
+        };
+        let format = match dtype {
+            Dtype::F16 => DType::F16,
+            Dtype::BF16 => DType::BF16,
+            _ => DType::F32,
+        };
+        let weight = Tensor::from_f32(values, shape, format)?;
+        let mut weight = Weight::Dense(Param::base(name.part("weight"), weight, false));
+        let mut adapters = Adapters {
+            options: &self.options,
+            config: &self.config,
+            seed: 0,
+            hidden: format,
+            device: &Device::Cpu,
+            shared: None,
+        };
+        drop(adapters.adapter(name, &mut weight)?);
+        if let Weight::Dense(rest) = &weight {
+            values.copy_from_slice(&rest.value.to_vec_f32()?);
+        }
+        Ok(())
+    }
+
+    fn module_name(&self, module: &str) -> Option<ModuleName> {
+        let mut linear = self.config.modules().filter(|(_, of)| of.kind == Kind::Linear);
+        let (name, of) = linear.find(|(name, _)| name == module)?;
+        Some(match self.config.block_of(&name) {
+            Some(block) => self.config.in_block(block, of),
+            None => ModuleName::new(of.path),
+        })
+    }
+}

@@ -1,0 +1,25 @@
+//! Adapters of linear layers, one a file.
+
+mod decomposed;
+mod dora;
+mod down;
+mod ia3;
+mod interface;
+mod lora;
+mod low_rank;
+mod miss;
+mod registry;
+mod shared;
+mod start;
+mod up;
+mod vera;
+
+pub use dora::Dora;
+pub use down::Down;
+pub use ia3::Ia3;
+pub use interface::{Adapter, OutputScale};
+pub use low_rank::LowRank;
+pub use registry::Adapters;
+pub use shared::SharedFactors;
+pub use up::Up;
+pub use up::UpRows;

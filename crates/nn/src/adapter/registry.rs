@@ -1,0 +1,83 @@
+//! Makes the adapters that the options name.
+
+use std::sync::Arc;
+
+use arch::{ModelConfig, ModuleName};
+use candle_core::{DType, Device, Result};
+use options::{AdapterMethod, AdapterOptions, LoraOptions, VeraOptions};
+
+use super::{decomposed, dora::Dora, ia3::Ia3, interface::Adapter, low_rank::LowRank, shared::SharedFactors};
+use crate::weight::Weight;
+
+/// Makes the adapters of one model.
+#[derive(Debug)]
+pub struct Adapters<'a> {
+    /// The method, and the layers that have it.
+    pub options: &'a AdapterOptions,
+    /// The model's shape.
+    pub config: &'a ModelConfig,
+    /// The seed of their start values.
+    pub seed: u64,
+    /// The format of hidden states.
+    pub hidden: DType,
+    /// Where they are.
+    pub device: &'a Device,
+    /// The factors that layers share, once there are some.
+    pub shared: Option<Arc<SharedFactors>>,
+}
+
+impl Adapters<'_> {
+    /// The adapter of a linear layer over the frozen `weight` before training, which some start values change; `None` if the
+    /// layer gets none.
+    ///
+    /// # Errors
+    /// Errors of candle.
+    pub fn adapter(&mut self, module: ModuleName, weight: &mut Weight) -> Result<Option<Box<dyn Adapter>>> {
+        let (options, device, dtype) = (self.options, self.device, self.options.dtype);
+        let name = module.to_string();
+        if !self.config.adapts(options, &name) {
+            return Ok(None);
+        }
+        let (rows, cols) = (weight.rows(), weight.cols());
+        Ok(Some(match &options.method {
+            AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning => {
+                return Ok(None);
+            }
+            AdapterMethod::Lora(lora) => Box::new(self.low_rank(lora, module, weight)?),
+            AdapterMethod::Dora(lora) => {
+                let low_rank = self.low_rank(lora, module, weight)?;
+                Box::new(Dora::new(low_rank, module, weight, self.hidden)?)
+            }
+            AdapterMethod::Ia3(ia3) => {
+                let is_feedforward = self.config.is_feedforward(ia3, &name);
+                Box::new(Ia3::new(module, (rows, cols), is_feedforward, dtype, device)?)
+            }
+            AdapterMethod::Miss(miss) => Box::new(LowRank::miss(miss, self.seed, module, rows, dtype, device)?),
+            AdapterMethod::Vera(vera) => {
+                let shared = self.shared(vera)?;
+                Box::new(LowRank::vera(vera, shared, self.seed, module, rows, dtype, device)?)
+            }
+        }))
+    }
+
+    fn low_rank(&self, lora: &LoraOptions, module: ModuleName, weight: &mut Weight) -> Result<LowRank> {
+        let shape = (weight.rows(), weight.cols());
+        let mut low_rank = LowRank::lora(lora, self.options.dtype, self.seed, module, shape, self.device)?;
+        if lora.init.changes_weight() {
+            decomposed::take_out(&mut low_rank, weight, lora.init, self.seed)?;
+        }
+        Ok(low_rank)
+    }
+
+    /// VeRA's factors, drawn when the first layer needs them.
+    fn shared(&mut self, vera: &VeraOptions) -> Result<Arc<SharedFactors>> {
+        if let Some(shared) = &self.shared {
+            return Ok(Arc::clone(shared));
+        }
+        let largest = self.config.largest_adapted(self.options);
+        let (key, dtype) = (vera.projection_prng_key, self.options.dtype);
+        let shared = Arc::new(SharedFactors::new(key, vera.rank, largest, dtype, self.device)?);
+        self.shared = Some(Arc::clone(&shared));
+        Ok(shared)
+    }
+}

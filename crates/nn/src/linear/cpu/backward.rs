@@ -1,0 +1,186 @@
+//! The gradient of the input.
+
+use std::ops::Range;
+
+use candle_core::{DType, Result};
+use kernels::gemm::{
+    Operand, OperandReader, Term,
+    block::TILE,
+    epilogue::{AddScaled, Output, Replace},
+    multiply::Multiply,
+};
+use memory::Buffer;
+
+use super::{
+    low_rank::{Ranks, is_masked, masks, stacked},
+    outputs::OutputGradients,
+    products::one_product,
+};
+use crate::{
+    convert,
+    linear::{carried::Carried, cut::Cut, layer::Linear, scales::Scales},
+    operand::{Stack, Stored},
+    pass::Pass,
+    tensor::{Float, Tensor, for_format, for_number},
+};
+
+/// The gradient of the input in `dtype`, summed over the outputs; and that of the low-rank terms' inner products, for
+/// [`accumulate`].
+pub(crate) fn input_gradient<const N: usize>(
+    linears: &[Linear],
+    cuts: &[Cut; N],
+    dys: [&Tensor; N],
+    pass: &Pass,
+    dtype: DType,
+) -> Result<(Tensor, Carried<N>)> {
+    if is_masked(linears, pass) && dtype != DType::F32 {
+        let (dx, carried) = input_gradient(linears, cuts, dys, pass, DType::F32)?;
+        return Ok((convert::into_narrow(dx, dtype)?, carried));
+    }
+    for_format!(dys[0].dtype(), E => for_number!(dys[0].dtype(), P => {
+        for_format!(dtype, O => input_gradient_as::<E, O, P, N>(linears, cuts, dys, pass))
+    }))
+}
+
+/// The intermediate results for [`accumulate`], without the gradient of the input.
+pub(crate) fn without_input_gradient<const N: usize>(
+    linears: &[Linear],
+    cuts: &[Cut; N],
+    dys: [&Tensor; N],
+) -> Result<Carried<N>> {
+    let scales = Scales::<N>::of(linears)?;
+    let gradients = OutputGradients {
+        dys,
+        scales: &scales.outputs,
+    };
+    let ranks = Ranks::<N>::of(linears);
+    let dh = for_format!(dys[0].dtype(), E => for_number!(dys[0].dtype(), P => {
+        rank_gradients::<E, P, N>(linears, cuts, &gradients, &ranks)
+    }))?;
+    Ok(Carried::new(dh, scales))
+}
+
+fn input_gradient_as<E: Float, O: Float, P: Multiply, const N: usize>(
+    linears: &[Linear],
+    cuts: &[Cut; N],
+    dys: [&Tensor; N],
+    pass: &Pass,
+) -> Result<(Tensor, Carried<N>)>
+where
+    for<'a> Stored<'a>: OperandReader<P>,
+{
+    let (tokens, inputs) = (dys[0].rows(), linears[0].weight.cols());
+    let ranks = Ranks::<N>::of(linears);
+    let scales = Scales::<N>::of(linears)?;
+    let gradients = OutputGradients {
+        dys,
+        scales: &scales.outputs,
+    };
+    let dh = rank_gradients::<E, P, N>(linears, cuts, &gradients, &ranks)?;
+    let mut dx = Tensor::new(Buffer::<O>::unwritten(tokens * inputs), (tokens, inputs));
+    if memory::is_dry_run() {
+        return Ok((dx, Carried::new(dh, scales)));
+    }
+    let readers = gradients.readers::<E, P>(cuts)?;
+    let weights = cuts
+        .iter()
+        .map(|cut| Stored::weight(&linears[cut.linear].weight, cut.first));
+    let weights: Vec<Stored> = weights.collect::<Result<_>>()?;
+    let weight_terms = |is_mine: &dyn Fn(usize) -> bool| -> Vec<Term<P>> {
+        let mine = readers.iter().zip(&weights).zip(cuts);
+        let mine = mine.filter(|(_, cut)| is_mine(cut.linear));
+        let terms = mine.map(|((dy, weight), cut)| Term {
+            left: Operand::depth_last(&**dy),
+            right: Operand::depth_first(weight),
+            depth: cut.width,
+        });
+        terms.collect()
+    };
+    let mut terms = weight_terms(&|linear| scales.inputs[linear].is_none());
+    let masked = is_masked(linears, pass);
+    let a = Stack::new(stacked(linears)?);
+    let whole = dh.as_ref().map(Stored::tensor).transpose()?;
+    terms.extend(whole.as_ref().filter(|_| !masked).map(|dh| Term {
+        left: Operand::depth_last(dh),
+        right: Operand::depth_first(&a),
+        depth: ranks.total,
+    }));
+    if terms.is_empty() {
+        dx.values_mut::<O>()?.fill(O::narrow(0.0));
+    } else {
+        let out = Output::new(dx.values_mut::<O>()?, inputs);
+        one_product(tokens, inputs, terms, &Replace { out, scale: 1.0 });
+    }
+    for (at, factors) in scales.inputs.iter().enumerate() {
+        let Some(factors) = factors else { continue };
+        let factors = factors.values::<f32>()?;
+        let out = Output::new(dx.values_mut::<O>()?, inputs);
+        let factors = |_, cols: Range<usize>| {
+            let mut of_cols = [1.0; TILE];
+            of_cols[..cols.len()].copy_from_slice(&factors[cols]);
+            of_cols
+        };
+        let terms = weight_terms(&|linear| linear == at);
+        one_product(tokens, inputs, terms, &AddScaled { out, factors });
+    }
+    if let Some(dh) = dh.as_ref().filter(|_| masked) {
+        for (at, linear) in linears.iter().enumerate() {
+            let Some(low_rank) = linear.low_rank() else { continue };
+            let (dh, a) = (ranks.window(dh, at)?, low_rank.down.stored()?);
+            let masks = masks(low_rank, pass, inputs);
+            let term = Term::<P> {
+                left: Operand::depth_last(&dh),
+                right: Operand::depth_first(&a),
+                depth: ranks.of[at],
+            };
+            let factors = |row, cols: Range<usize>| {
+                let mut of_cols = [1.0; TILE];
+                if let Some(masks) = &masks {
+                    masks.fill(row, cols.start, &mut of_cols[..cols.len()]);
+                }
+                of_cols
+            };
+            let out = Output::new(dx.values_mut::<O>()?, inputs);
+            one_product(tokens, inputs, vec![term], &AddScaled { out, factors });
+        }
+    }
+    drop(readers);
+    Ok((dx, Carried::new(dh, scales)))
+}
+
+/// The gradients of the low-rank terms' inner products, `scale · dy · B`, side by side; `None` without low-rank terms.
+fn rank_gradients<E: Float, P: Multiply, const N: usize>(
+    linears: &[Linear],
+    cuts: &[Cut; N],
+    gradients: &OutputGradients<N>,
+    ranks: &Ranks<N>,
+) -> Result<Option<Tensor>>
+where
+    for<'a> Stored<'a>: OperandReader<P>,
+{
+    let tokens = gradients.dys[0].rows();
+    let Some(mut dh) = ranks.unwritten::<E>(tokens) else {
+        return Ok(None);
+    };
+    if memory::is_dry_run() {
+        return Ok(Some(dh));
+    }
+    let readers = gradients.readers::<E, P>(cuts)?;
+    let values = dh.values_mut::<E>()?;
+    for (at, linear) in linears.iter().enumerate() {
+        let Some(low_rank) = linear.low_rank() else { continue };
+        let mine = || cuts.iter().enumerate().filter(|(_, cut)| cut.linear == at);
+        let bs = mine()
+            .map(|(_, cut)| low_rank.up.rows(cut.first))
+            .collect::<Result<Vec<_>>>()?;
+        let terms = mine().zip(&bs).map(|((at, cut), b)| Term::<P> {
+            left: Operand::depth_last(&*readers[at]),
+            right: b.over_outputs(),
+            depth: cut.width,
+        });
+        let out = Output::window(values, ranks.total, ranks.start(at));
+        let scale = low_rank.scale as f32;
+        one_product(tokens, ranks.of[at], terms.collect(), &Replace { out, scale });
+    }
+    Ok(Some(dh))
+}

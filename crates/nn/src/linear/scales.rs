@@ -1,0 +1,31 @@
+//! The factors that adapters give layers' inputs and outputs.
+
+use candle_core::Result;
+
+use super::layer::Linear;
+use crate::{adapter::OutputScale, tensor::Tensor};
+
+/// The factors that the adapters of at most `N` layers give now, by layer.
+#[derive(Debug)]
+pub(super) struct Scales<const N: usize> {
+    /// Of the inputs: `[in]`, float32.
+    pub(super) inputs: [Option<Box<Tensor>>; N],
+    /// Of the outputs.
+    pub(super) outputs: [Option<Box<OutputScale>>; N],
+}
+
+impl<const N: usize> Scales<N> {
+    pub(super) fn of(linears: &[Linear]) -> Result<Self> {
+        let mut scales = Self {
+            inputs: [const { None }; N],
+            outputs: [const { None }; N],
+        };
+        for (at, linear) in linears.iter().enumerate() {
+            if let Some(adapter) = &linear.adapter {
+                scales.inputs[at] = adapter.input_scale()?;
+                scales.outputs[at] = adapter.output_scale(&linear.weight)?;
+            }
+        }
+        Ok(scales)
+    }
+}

@@ -1,0 +1,95 @@
+//! The figures of a prediction.
+
+use std::collections::BTreeMap;
+
+use base::text::counted;
+use records::prediction::{Prediction, ROUNDING, Verdict};
+use torch::caching_allocator::Reserved;
+use trace::Account;
+use trace::{ByCategory, Phase};
+
+/// A prediction with the verdict on `needed` bytes.
+pub(super) fn with_verdict(needed: u64, budget_bytes: Option<u64>, prediction: Prediction) -> Prediction {
+    let verdict = |budget| {
+        if needed <= budget {
+            Verdict::Fits
+        } else {
+            Verdict::Oversize
+        }
+    };
+    // Beside what the allocator holds, all is known.
+    let likely = prediction.reserved_peak_bytes.unwrap_or(needed);
+    let moved = |reserved: Option<u64>| Some(needed - likely + reserved.unwrap_or(likely));
+    Prediction {
+        verdict: budget_bytes.map(verdict),
+        budget_bytes,
+        needed_bytes: needed,
+        needed_low_bytes: moved(prediction.reserved_low_bytes),
+        needed_high_bytes: moved(prediction.reserved_high_bytes),
+        ..prediction
+    }
+}
+
+/// A prediction with the figures of an account.
+pub(super) fn prediction_from(account: &Account) -> Prediction {
+    let peak = &account.peak;
+    Prediction {
+        binding_phase: peak.phase.unwrap_or(Phase::Idle).name().to_owned(),
+        binding_module: peak.module.map(|module| module.to_string()),
+        allocated_peak_bytes: peak.bytes,
+        allocated_peak_by_category: named(&peak.by_category),
+        allocated_peak_in_phase: account.in_phase.named(),
+        allocated_mean_bytes: account.after_steps.bytes(),
+        ..Prediction::default()
+    }
+}
+
+/// The bytes of tensors by the names of their categories.
+fn named(by_category: &ByCategory) -> BTreeMap<String, u64> {
+    let tensors = by_category.iter().filter(|(category, _)| category.is_tensor());
+    tensors
+        .map(|(category, bytes)| (category.name().to_owned(), bytes))
+        .collect()
+}
+
+/// The same with the difference to `allocated`: blocks of PyTorch's allocator are larger than the requests.
+pub(super) fn with_rounding(by_category: &ByCategory, allocated: u64) -> BTreeMap<String, u64> {
+    let mut named = named(by_category);
+    let requested: u64 = named.values().sum();
+    named.insert(ROUNDING.to_owned(), allocated - requested);
+    named
+}
+
+/// A prediction with what PyTorch's allocator holds, and with the bytes that the process holds beside it.
+pub(super) fn with_reserved(mut prediction: Prediction, reserved: &Reserved, context: Option<u64>) -> Prediction {
+    let (peak, held) = (&reserved.allocated_peak, reserved.peak.bytes);
+    if reserved.stats.retries > 0 {
+        prediction.notes.push(returned_cache(reserved.stats.retries));
+    }
+    Prediction {
+        binding_phase: peak.moment.phase.unwrap_or(Phase::Idle).name().to_owned(),
+        binding_module: peak.moment.module.map(|module| module.to_string()),
+        allocated_peak_bytes: peak.bytes,
+        allocated_peak_by_category: with_rounding(&peak.by_category, peak.bytes),
+        allocated_peak_in_phase: reserved.allocated_in_phase.named(),
+        allocated_mean_bytes: reserved.allocated_after_steps.bytes(),
+        allocated_end_bytes: Some(reserved.stats.all.allocated.current),
+        reserved_peak_bytes: Some(held),
+        reserved_low_bytes: Some(held),
+        reserved_high_bytes: Some(held),
+        reserved_after_first_step_bytes: reserved.after_steps.first().copied(),
+        reserved_after_last_step_bytes: reserved.after_steps.last().copied(),
+        fragmentation_bytes: Some(held - peak.bytes),
+        segments: Some(reserved.stats.all.segments.peak),
+        process_peak_bytes: context.map(|context| held + context),
+        ..prediction
+    }
+}
+
+/// The note on a cell that fits because the allocator returns its cache.
+fn returned_cache(times: u64) -> String {
+    format!(
+        "the memory is full: the allocator returns its cache and asks again, {} in the planned steps, which takes time",
+        counted(times as usize, "time")
+    )
+}

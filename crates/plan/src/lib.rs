@@ -1,0 +1,23 @@
+//! Predictions of the memory that training needs, before anything runs.
+//!
+//! A stack writes a [`Trace`](trace::Trace) of what it will allocate and release: our trainer in a
+//! [`dry_run`](train::dry_run), or the room [`torch`](torch), transformers with PEFT and bitsandbytes on a GPU. [`Planner`] turns a trace into a prediction,
+//! [`advice`] looks for a change that makes a cell fit.
+
+pub mod advice;
+pub mod batches;
+mod cache;
+mod device;
+mod error;
+mod fallback;
+mod figures;
+pub mod fit;
+mod inputs;
+mod planner;
+mod ranges;
+pub mod resolve;
+mod torch_configuration;
+
+pub use error::{CellError, PlanError};
+pub use fallback::fall_back;
+pub use planner::{Options, Planner};

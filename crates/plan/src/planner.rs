@@ -1,0 +1,471 @@
+//! Turns a memory trace into a prediction.
+
+use std::sync::Arc;
+
+use arch::{ArchError, ModelConfig};
+use cell::{Cell, Stack};
+use data::DataError;
+use hub::Roots;
+use options::{DataOptions, Generation};
+use rayon::prelude::*;
+use records::prediction::{Prediction, Verdict};
+use torch::{
+    self,
+    gpu::{Budget, Gpu},
+};
+use trace::Phase;
+use trace::{Account, Peak, Trace};
+
+use super::PlanError;
+use super::batches::{self, Depth, Planned, TorchStep};
+use super::device::Device;
+use super::figures::{prediction_from, with_reserved, with_rounding, with_verdict};
+use super::inputs::Inputs;
+use super::ranges::{self, OtherLoads};
+use super::torch_configuration::torch_configuration;
+
+/// PyTorch's allocator rounds sizes up to a multiple of this, in bytes.
+const GPU_GRANULARITY: u64 = 512;
+
+/// Bytes that the trainer's process holds beside its tensors: the program, its libraries, and what its threads pack operands
+/// into. Read off runs of many sizes (`docs/accuracy.md`). How well its allocator uses its pages is not followed.
+const PROCESS: u64 = 25 << 20;
+
+/// Plans the cells of a spec.
+#[derive(Debug)]
+pub struct Planner {
+    /// What the plans are made from.
+    inputs: Inputs,
+    options: Options,
+}
+
+/// How a spec is planned.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// The budget of every cell, in place of its own `device_memory` or `gpu`.
+    pub budget: Option<Budget>,
+    /// Replay the torch stack's traces through PyTorch's allocator; predictions of reserved memory need it.
+    pub replay: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            budget: None,
+            replay: true,
+        }
+    }
+}
+
+impl Planner {
+    /// A planner of cells whose names lead to `roots`.
+    pub fn new(roots: impl Into<Roots>, options: Options) -> Self {
+        Self {
+            inputs: Inputs::new(roots.into()),
+            options,
+        }
+    }
+
+    /// Predicts the memory of `cell`.
+    ///
+    /// # Errors
+    /// The model or the data cannot be read, or the stack cannot be planned with the cell.
+    pub fn predict(&self, cell: &Cell) -> Result<Prediction, PlanError> {
+        match cell.stack {
+            Stack::Candle => self.predict_candle(cell),
+            Stack::Torch if self.options.replay => self.predict_torch(cell, Detail::Range),
+            Stack::Torch => self.predict_torch(cell, Detail::Live),
+        }
+    }
+
+    /// Bytes that `cell` needs at least, of which PyTorch's allocator may hold more: quicker than [`Self::predict`].
+    /// [`PAST_HOST`](records::prediction::PAST_HOST) if the host's memory is not enough.
+    ///
+    /// # Errors
+    /// Those of [`Self::predict`].
+    pub fn needed_at_least(&self, cell: &Cell) -> Result<u64, PlanError> {
+        let allocated = match cell.stack {
+            Stack::Candle => return Ok(self.predict_candle(cell)?.needed_within_host()),
+            Stack::Torch => self.predict_torch(cell, Detail::Live)?,
+        };
+        let context = self.gpu(cell).and_then(|gpu| gpu.context);
+        Ok(allocated.allocated_peak_bytes + context.map_or(0, |context| context.bytes))
+    }
+
+    /// Bytes that `cell` needs, without the range that they may be in. [`PAST_HOST`](records::prediction::PAST_HOST) if the host's memory is not enough.
+    ///
+    /// # Errors
+    /// Those of [`Self::predict`].
+    pub fn needed(&self, cell: &Cell) -> Result<u64, PlanError> {
+        let prediction = match cell.stack {
+            Stack::Candle => self.predict_candle(cell)?,
+            Stack::Torch => self.predict_torch(cell, Detail::Reserved)?,
+        };
+        Ok(prediction.needed_within_host())
+    }
+
+    /// Bytes that `cell` needs in a few of its steps: seldom more than in all, and quicker than [`Self::needed`]. `None` if its
+    /// plan has no more steps than that.
+    ///
+    /// # Errors
+    /// Those of [`Self::predict`].
+    pub fn needed_in_few_steps(&self, cell: &Cell) -> Result<Option<u64>, PlanError> {
+        if cell.stack == Stack::Candle {
+            return Ok(None);
+        }
+        let (model, options) = (self.inputs.model(cell)?, cell.data_options());
+        let steps = |depth| {
+            self.torch_steps(cell, &options, &model, depth)
+                .map(|planned| planned.steps.len())
+        };
+        if steps(Depth::Few)? == steps(Depth::Replayed)? {
+            return Ok(None);
+        }
+        Ok(Some(self.predict_torch(cell, Detail::Few)?.needed_bytes))
+    }
+
+    /// The shape of the cell's model; read once.
+    ///
+    /// # Errors
+    /// It cannot be read, or the cell's stack cannot do it.
+    pub fn model(&self, cell: &Cell) -> Result<Arc<ModelConfig>, ArchError> {
+        self.inputs.model(cell)
+    }
+
+    /// The budget of `cell` in bytes: that of all cells, or its own.
+    pub fn budget(&self, cell: &Cell) -> Option<u64> {
+        self.options.budget.map(Budget::bytes).or_else(|| match cell.stack {
+            Stack::Candle => cell.device_memory.map(|size| size.0),
+            Stack::Torch => own_gpu(cell).map(|gpu| gpu.total_bytes),
+        })
+    }
+
+    /// The GPU that `cell` is planned for.
+    fn gpu(&self, cell: &Cell) -> Option<&'static Gpu> {
+        match (cell.stack, self.options.budget) {
+            (Stack::Candle, _) => None,
+            (Stack::Torch, Some(Budget::Gpu(gpu))) => Some(gpu),
+            (Stack::Torch, _) => own_gpu(cell),
+        }
+    }
+
+    /// The shape of the model of a cell that can be planned with it.
+    fn checked_model(&self, cell: &Cell) -> Result<Arc<ModelConfig>, PlanError> {
+        is_closed(cell)?;
+        let model = self.inputs.model(cell)?;
+        fits_positions(cell, model.max_position_embeddings)?;
+        cell.check_blocks_of(&model).map_err(PlanError::Blocks)?;
+        Ok(model)
+    }
+
+    fn predict_candle(&self, cell: &Cell) -> Result<Prediction, PlanError> {
+        if cell.device().is_some_and(|device| device != options::Device::Cpu) {
+            return Err(PlanError::Device(cell.device.clone()));
+        }
+        let config = self.checked_model(cell)?;
+        let options = cell.train_options();
+        let steps = batches::steps(&options.data, &config, || {
+            self.inputs.sampler(cell, &options.data, &config)
+        })?;
+        let planned = train::dry_run(&options, kernels::resolve(cell.instruction_set), &config, &steps.steps)?;
+        let account = Account::of(&planned.trace, 1, planned.measured_from);
+        let host_peak = account.host_peak;
+        let prediction = Prediction {
+            host_allocated_peak_bytes: (host_peak > 0).then_some(host_peak),
+            host_budget_bytes: cell.host_memory.map(|size| size.0),
+            parameter_count: config.parameter_count(),
+            trainable_count: planned.trainable_count,
+            checkpoint_file_bytes: self.inputs.checkpoint_file_bytes(cell, &config),
+            adapter_file_bytes: self.inputs.adapter_file_bytes(cell, &options.model, &config)?,
+            process_peak_bytes: Some(account.peak.bytes + host_peak + PROCESS),
+            training_steps: steps.training_steps(),
+            worst_batch: steps.worst(step_of_batch(&account.peak)),
+            ..prediction_from(&account)
+        };
+        // The trainer's own budgets are on allocated bytes too.
+        let prediction = with_verdict(prediction.allocated_peak_bytes, self.budget(cell), prediction);
+        if prediction.past_host_budget().is_some() {
+            return Ok(Prediction {
+                verdict: Some(Verdict::Oversize),
+                ..prediction
+            });
+        }
+        Ok(prediction)
+    }
+
+    fn predict_torch(&self, cell: &Cell, detail: Detail) -> Result<Prediction, PlanError> {
+        let model = self.checked_model(cell)?;
+        let gpu = self.gpu(cell);
+        gpu.map_or(Ok(()), |gpu| cell.check_gpu(gpu))
+            .map_err(|invalid| PlanError::Gpu(Box::new(invalid)))?;
+        let configuration = torch_configuration(cell, (*model).clone(), gpu)?;
+        let counts = self.inputs.torch_counts(cell, &configuration);
+        if cell.rank > 0 && !counts.is_adapted {
+            return Err(PlanError::NoModule(cell.model.clone()));
+        }
+        let options = cell.data_options();
+        let depth = match detail {
+            Detail::Live => Depth::Live(configuration.outputs),
+            Detail::Few => Depth::Few,
+            Detail::Reserved | Detail::Range => Depth::Replayed,
+        };
+        let loads = match detail {
+            Detail::Range => ranges::other_loads(cell, &configuration),
+            _ => OtherLoads::default(),
+        };
+        let (planned, load_traces) = rayon::join(
+            || self.torch_trace(cell, &options, &configuration, depth),
+            || {
+                loads
+                    .configurations
+                    .par_iter()
+                    .map(torch::load_trace)
+                    .collect::<Vec<_>>()
+            },
+        );
+        let (planned, trace) = planned?;
+        let context = gpu.and_then(|gpu| Some(gpu.context?.bytes));
+        let device = match detail {
+            Detail::Live => None,
+            _ => Some(Device {
+                settings: cell
+                    .pytorch_allocator()
+                    .map_err(|invalid| PlanError::Allocator(Box::new(invalid)))?,
+                budget: self.budget(cell),
+                taken: context.unwrap_or(0),
+            }),
+        };
+        let (account, replayed) = rayon::join(
+            || Account::of(&trace, GPU_GRANULARITY, 1),
+            || device.as_ref().map(|device| device.replay(&trace, &load_traces)),
+        );
+        let mut prediction = Prediction {
+            parameter_count: counts.parameters,
+            trainable_count: counts.trainable,
+            checkpoint_file_bytes: self.inputs.checkpoint_file_bytes(cell, &model),
+            adapter_file_bytes: counts.adapter_file_bytes,
+            allocated_peak_by_category: with_rounding(&account.peak.by_category, account.peak.bytes),
+            planned_steps: Some(planned.steps.len() as u64),
+            allocated_end_bytes: Some(account.at_end),
+            notes: gpu.map_or_else(Vec::new, |gpu| cell.notes_on(gpu)),
+            training_steps: planned.training_steps(),
+            worst_batch: planned.worst(step_of_batch(&account.peak)),
+            ..prediction_from(&account)
+        };
+        if let (Some(device), Some((reserved, after_other_loads))) = (device, replayed) {
+            prediction = with_reserved(prediction, &reserved, context);
+            prediction.widen(&after_other_loads, loads.reason);
+            if let Some(lengths) = ranges::other_lengths(&options).filter(|_| detail == Detail::Range) {
+                for data in &lengths.data {
+                    let (_, trace) = self.torch_trace(cell, data, &configuration, depth)?;
+                    let (other, _) = device.replay(&trace, &[]);
+                    prediction.widen(&[other.peak.bytes], &lengths.reason);
+                    prediction.widen_allocated(other.allocated_peak.bytes);
+                }
+            }
+        }
+        let needed = prediction.process_peak_bytes.or(prediction.reserved_peak_bytes);
+        let needed = needed.unwrap_or(prediction.allocated_peak_bytes);
+        Ok(with_verdict(needed, self.budget(cell), prediction))
+    }
+
+    /// The steps of PyTorch's stack that decide the memory of training on `options`.
+    fn torch_steps(
+        &self,
+        cell: &Cell,
+        options: &DataOptions,
+        model: &ModelConfig,
+        depth: Depth,
+    ) -> Result<Planned<TorchStep>, DataError> {
+        batches::torch_steps(
+            options,
+            depth,
+            cell.torch.generation.map(|generation| generation.eval_steps),
+            || self.inputs.sampler(cell, options, model),
+            || self.inputs.lengths(cell, options, model),
+        )
+    }
+
+    /// The same with their trace.
+    fn torch_trace(
+        &self,
+        cell: &Cell,
+        options: &DataOptions,
+        configuration: &torch::Configuration,
+        depth: Depth,
+    ) -> Result<(Planned<TorchStep>, Trace), PlanError> {
+        let planned = self.torch_steps(cell, options, &configuration.model, depth)?;
+        let steps = &planned.steps;
+        if configuration.generation.is_some() && !steps.iter().any(|step| step.generates) {
+            let steps = planned.training_steps().unwrap_or(steps.len() as u64);
+            return Err(PlanError::NeverGenerates(steps as usize));
+        }
+        let parts = batches::parts(steps);
+        let trace = match configuration.empty_cache_steps {
+            0 => torch::trace_parts(configuration, &parts),
+            // All intervals have the same peaks: the step after an emptied cache is like any other after it.
+            every => {
+                let mut configuration = configuration.clone();
+                configuration.empty_cache_steps = every.min(steps.len() as u32 - 1).max(1);
+                torch::trace_parts(&configuration, &parts)
+            }
+        };
+        Ok((planned, trace))
+    }
+}
+
+/// The planned step of a peak, if its batch decides it.
+fn step_of_batch(peak: &Peak) -> Option<u32> {
+    matches!(peak.phase, Some(Phase::Forward | Phase::Backward)).then_some(peak.step)
+}
+
+/// The part of a prediction of PyTorch's stack that is asked for; each has all before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    /// Live tensors.
+    Live,
+    /// What the allocator holds in a few steps.
+    Few,
+    /// What the allocator holds.
+    Reserved,
+    /// The range that this may be in.
+    Range,
+}
+
+/// The GPU that the cell names; the spec has checked that it is one.
+fn own_gpu(cell: &Cell) -> Option<&'static Gpu> {
+    cell.gpu.as_deref().and_then(|name| Gpu::named(name).ok())
+}
+
+fn is_closed(cell: &Cell) -> Result<(), PlanError> {
+    match cell.is_open() {
+        true => Err(PlanError::Open),
+        false => Ok(()),
+    }
+}
+
+fn fits_positions(cell: &Cell, most: usize) -> Result<(), PlanError> {
+    let own = cell.model_options().virtual_tokens();
+    let generated = |generation: Generation| generation.prompt_tokens + generation.max_new_tokens;
+    for (tokens, asked_by) in [
+        (cell.data_options().longest_sequence(), "max_seq_length"),
+        (cell.torch.generation.map_or(0, generated), "torch.generation"),
+    ] {
+        if own + tokens > most {
+            let model = cell.model.clone();
+            return Err(PlanError::Positions {
+                model,
+                most,
+                own,
+                asked_by,
+            });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use arch::check;
+    use options::{Attention, Data, Dtype, Lengths, Padding, Synthetic};
+
+    use super::*;
+
+    /// Shapes that both stacks know are the same model's; in float32 PEFT's file is, too.
+    #[test]
+    fn shared_presets_have_the_same_parameters() {
+        let planner = Planner::new("", Options::default());
+        for preset in check::presets(Stack::Candle) {
+            let (name, task) = (preset.name(), preset.config().task());
+            let (model, dtype) = (name.into(), Dtype::Float32);
+            let ours = Cell {
+                model,
+                dtype,
+                task,
+                max_steps: Some(1),
+                // transformers has no other with soft caps.
+                attn_implementation: Attention::Eager,
+                ..Cell::default()
+            };
+            let torch = Cell {
+                stack: Stack::Torch,
+                ..ours.clone()
+            };
+            let counted = |cell: &Cell| {
+                let prediction = planner.predict(cell).unwrap();
+                (
+                    prediction.parameter_count,
+                    prediction.trainable_count,
+                    prediction.adapter_file_bytes,
+                )
+            };
+            assert_eq!(counted(&ours), counted(&torch), "{name}");
+        }
+    }
+
+    /// A search leaves out what needs too much in few steps, which no plan of all steps may need less for.
+    #[test]
+    fn few_steps_of_uneven_data_show_what_all_need() {
+        let planner = Planner::new("", Options::default());
+        let cell = |lengths| Cell {
+            stack: Stack::Torch,
+            model: "tiny".into(),
+            padding: Padding::Longest,
+            batch_size: 1,
+            gradient_accumulation_steps: 1,
+            max_seq_length: 64,
+            max_steps: Some(60),
+            data: Data::Synthetic(Synthetic {
+                lengths,
+                ..Synthetic::default()
+            }),
+            ..Cell::default()
+        };
+        let uneven = cell(Lengths::List((0..60).map(|sample| 2 + sample * 37 % 61).collect()));
+        let few = planner.needed_in_few_steps(&uneven).unwrap().unwrap();
+        assert!(few <= planner.needed(&uneven).unwrap());
+        assert!(few >= planner.needed_at_least(&uneven).unwrap());
+        assert_eq!(planner.needed_in_few_steps(&cell(Lengths::Fixed)).unwrap(), None);
+    }
+
+    #[test]
+    fn a_budget_is_judged_by_what_the_stack_counts() {
+        let planned = |budget, cell: &Cell| {
+            let planner = Planner::new("", Options { budget, replay: true });
+            planner.predict(cell).unwrap()
+        };
+        let ours = Cell {
+            model: "tiny".into(),
+            max_steps: Some(1),
+            ..Cell::default()
+        };
+        let free = planned(None, &ours);
+        assert_eq!((free.verdict, free.budget_bytes), (None, None));
+        assert_eq!(free.needed_bytes, free.allocated_peak_bytes);
+        let exact = planned(Some(Budget::Bytes(free.needed_bytes)), &ours);
+        assert_eq!(exact.verdict, Some(Verdict::Fits));
+        let less = planned(Some(Budget::Bytes(free.needed_bytes - 1)), &ours);
+        assert_eq!(less.verdict, Some(Verdict::Oversize));
+
+        let mut torch = Cell {
+            stack: Stack::Torch,
+            max_steps: Some(1),
+            ..Cell::default()
+        };
+        let unnamed = planned(None, &torch);
+        assert_eq!(
+            Some(unnamed.needed_bytes),
+            unnamed.reserved_peak_bytes,
+            "no context is known"
+        );
+        torch.gpu = Some("t4".into());
+        let named = planned(None, &torch);
+        assert_eq!(Some(named.needed_bytes), named.process_peak_bytes);
+        assert_eq!(named.budget_bytes, Gpu::named("t4").ok().map(|gpu| gpu.total_bytes));
+        // A GPU as the budget is the GPU that is planned for, whatever the cell names.
+        let other = planned(Gpu::named("rtx-3090").ok().map(Budget::Gpu), &torch);
+        torch.gpu = Some("rtx-3090".into());
+        assert_eq!(other, planned(None, &torch));
+        assert_ne!(other.process_peak_bytes, named.process_peak_bytes);
+    }
+}

@@ -1,0 +1,215 @@
+//! A cell as a configuration of PyTorch's stack.
+
+use arch::{ModelConfig, Module};
+use base::text::Mistake;
+use cell::{Adapter, Cell, Checkpointing, ZeroGrad};
+use torch::gpu::{ComputeCapability, Gpu};
+use torch::{Backend, Bitsandbytes, Configuration, Dtype, Peft, Pytorch, Transformers};
+
+/// The configuration of `cell`, for a model of this shape.
+///
+/// # Errors
+/// The release of a library that it names has not been studied with such a model.
+pub(super) fn torch_configuration(
+    cell: &Cell,
+    model: ModelConfig,
+    gpu: Option<&Gpu>,
+) -> Result<Configuration, Mistake> {
+    let compute = Dtype::floating(cell.bnb_4bit_compute_dtype);
+    let mut transformers = match &cell.torch.transformers_version {
+        Some(version) => Transformers::of(version, model.family)?,
+        None => Transformers::TODAY,
+    };
+    transformers.use_reentrant = cell.torch.use_reentrant.unwrap_or(transformers.use_reentrant);
+    transformers.repeats_heads = cell.torch.repeat_kv.unwrap_or(transformers.repeats_heads);
+    let peft = match &cell.torch.peft_version {
+        Some(version) => Peft::of(version)?,
+        None => Peft::TODAY,
+    };
+    let bitsandbytes = match &cell.torch.bitsandbytes_version {
+        Some(version) => Bitsandbytes::of(version)?,
+        None => Bitsandbytes::TODAY,
+    };
+    let pytorch = match &cell.torch.torch_version {
+        Some(version) => Pytorch::of(version)?,
+        None => Pytorch::TODAY,
+    };
+    check_reentrant(cell, &model, &transformers)?;
+    check_prefix(cell, &transformers)?;
+    check_generation(cell, &transformers)?;
+    Ok(Configuration {
+        model,
+        dtype: cell.dtype,
+        torch_dtype: compute,
+        adapter: cell.model_options().adapter,
+        trainable: cell.trainable.clone(),
+        lora_a: cell.lora_fa,
+        bnb_4bit_blocksize: cell.bnb_4bit_blocksize as u64,
+        bnb_4bit_use_double_quant: cell.bnb_4bit_use_double_quant,
+        bnb_4bit_compute_dtype: compute,
+        finds_outliers: cell.finds_outliers(),
+        attn_implementation: cell.attn_implementation,
+        upcast: cell.upcast,
+        autocast: cell.autocast,
+        use_cache: cell.torch.use_cache,
+        empty_cache_steps: cell.empty_cache_steps as u32,
+        gradient_checkpointing: cell.gradient_checkpointing.clone(),
+        // PEFT asks for it where the model checkpoints, and newer releases of transformers.
+        enable_input_require_grads: cell.gradient_checkpointing != Checkpointing::None
+            && (cell.rank > 0 || transformers.requires_input_grads),
+        optim: cell.optim,
+        optim_rank: cell.optim_rank() as u32,
+        update_proj_gap: cell.update_proj_gap() as u32,
+        embedding_states_32bit: cell
+            .torch
+            .embedding_states_32bit
+            .unwrap_or(transformers.embedding_states_32bit),
+        weight_decay: cell.weight_decay,
+        max_grad_norm: cell.max_grad_norm,
+        loss: cell.loss(),
+        outputs: cell.torch.keep_outputs,
+        zero_grad: match cell.torch.zero_grad {
+            // Only an emptied cache lies between the two.
+            ZeroGrad::BeforeForward if cell.empty_cache_steps == 0 => ZeroGrad::AfterStep,
+            other => other,
+        },
+        generation: cell.torch.generation,
+        capability: gpu.map_or(ComputeCapability(8, 0), |gpu| gpu.capability),
+        multiprocessors: gpu.and_then(|gpu| gpu.multiprocessors),
+        transformers,
+        peft,
+        bitsandbytes,
+        pytorch,
+        device_map: cell.torch.device_map == Some(true),
+        free_bytes: gpu.map(|gpu| gpu.total_bytes - gpu.context.map_or(0, |context| context.bytes)),
+        backend: Backend::Cuda,
+    })
+}
+
+/// Checks that gradients come to the blocks. A reentrant checkpoint gives none to a block whose input wants none, which is so
+/// until something is trained before it.
+fn check_reentrant(cell: &Cell, model: &ModelConfig, transformers: &Transformers) -> Result<(), Mistake> {
+    let is_reentrant = transformers.use_reentrant && !transformers.requires_input_grads;
+    if cell.rank > 0 || !is_reentrant {
+        return Ok(());
+    }
+    let options = cell.model_options();
+    let is_trained = |name: &str, module: &Module| {
+        options.trains(&name, "weight") || module.bias.of(model) && options.trains(&name, "bias")
+    };
+    let mut embeddings = model.family.description().embeddings.iter();
+    if embeddings.any(|module| is_trained(module.path, module)) {
+        return Ok(());
+    }
+    for block in 0..model.num_hidden_layers {
+        let mut within = model.modules().filter(|(name, _)| model.block_of(name) == Some(block));
+        let is_trained = within.any(|(name, module)| is_trained(&name, module));
+        match (cell.gradient_checkpointing.recomputes(block), is_trained) {
+            (_, false) => {}
+            (false, true) => return Ok(()),
+            (true, true) => {
+                let message = format!(
+                    "block {block} is a reentrant checkpoint, and nothing before it is trained, so it gets no gradients"
+                );
+                return Err(Mistake::new(message).help("use `torch: { use_reentrant: false }`"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that it is known how a prefix gets into the cache.
+fn check_prefix(cell: &Cell, transformers: &Transformers) -> Result<(), Mistake> {
+    if cell.rank == 0 || cell.adapter != Adapter::PrefixTuning || transformers.copies_into_cache {
+        return Ok(());
+    }
+    let message =
+        "how transformers before 4.56.0 puts the prefix of `prefix_tuning` into its cache has not been studied";
+    Err(Mistake::new(message).help("use a newer `transformers_version`, or leave it out for today's"))
+}
+
+/// Checks that it is known how the release generates.
+fn check_generation(cell: &Cell, transformers: &Transformers) -> Result<(), Mistake> {
+    // Both since 5.0.0.
+    if cell.torch.generation.is_none() || transformers.requires_input_grads {
+        return Ok(());
+    }
+    let message = "how transformers before 5.0.0 generates has not been studied";
+    Err(Mistake::new(message).help("leave `torch.generation` out, or use a newer `transformers_version`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use arch::Preset;
+    use options::{Generation, NamePattern, Stack};
+
+    use super::*;
+
+    /// What is said of a cell that trains some weights with reentrant checkpoints.
+    fn told(trainable: &str, checkpointing: Checkpointing) -> Option<String> {
+        let model = Preset::named("tiny").unwrap();
+        let mut cell = Cell {
+            stack: Stack::Torch,
+            rank: 0,
+            dtype: options::Dtype::Float32,
+            trainable: Some(vec![NamePattern::new(trainable).unwrap()]),
+            gradient_checkpointing: checkpointing,
+            ..Cell::default()
+        };
+        cell.torch.use_reentrant = Some(true);
+        cell.torch.transformers_version = Some("4.57.0".into());
+        let made = torch_configuration(&cell, model.config(), None);
+        made.err().map(|mistake| mistake.to_string())
+    }
+
+    #[test]
+    fn older_releases_generate_otherwise() {
+        let told = |version: &str| {
+            let mut cell = Cell {
+                stack: Stack::Torch,
+                ..Cell::default()
+            };
+            cell.torch.transformers_version = Some(version.into());
+            cell.torch.generation = Some(Generation {
+                eval_steps: 1,
+                batch_size: 1,
+                prompt_tokens: 1,
+                max_new_tokens: 1,
+            });
+            let made = torch_configuration(&cell, Preset::named("tiny").unwrap().config(), None);
+            made.err().map(|mistake| mistake.to_string())
+        };
+        assert_eq!(told("5.0.0"), None);
+        assert!(told("4.57.6").unwrap().contains("before 5.0.0"));
+    }
+
+    #[test]
+    fn older_caches_take_no_prefix() {
+        let told = |version: &str| {
+            let mut cell = Cell {
+                stack: Stack::Torch,
+                adapter: Adapter::PrefixTuning,
+                ..Cell::default()
+            };
+            cell.torch.transformers_version = Some(version.into());
+            let made = torch_configuration(&cell, Preset::named("tiny").unwrap().config(), None);
+            made.err().map(|mistake| mistake.to_string())
+        };
+        assert_eq!(told("4.56.0"), None);
+        assert!(told("4.55.4").unwrap().contains("before 4.56.0"));
+    }
+
+    #[test]
+    fn reentrant_checkpoints_need_something_trained_before_them() {
+        let full = Checkpointing::Full;
+        let norms = told(".*norm", full.clone()).unwrap();
+        assert!(norms.contains("block 0 is a reentrant checkpoint"), "{norms}");
+        assert_eq!(told("embed_tokens", full.clone()), None);
+        // Nothing in a block waits for a gradient.
+        assert_eq!(told(r"model\.norm", full), None);
+        let last = told(r"layers\.1\..*", Checkpointing::Every(2));
+        assert_eq!(last, None, "block 1 is no checkpoint");
+        let second = told(".*norm", Checkpointing::Every(2)).unwrap();
+        assert!(second.contains("block 0"), "{second}");
+    }
+}

@@ -1,0 +1,42 @@
+//! Atomic writes.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use base::whole_file;
+
+use super::error::{StoreError, io_error};
+
+/// Removes the temporary files of a process that was killed in the middle of a write.
+///
+/// # Errors
+/// The folder cannot be listed, or a file not removed.
+pub fn remove_temporaries(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(whole_file::TEMPORARY) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Replaces a file: writes a temporary file beside it, flushes that to the disk, renames it, and flushes the folder.
+///
+/// # Errors
+/// One of these fails; the old file then stays.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    whole_file::write(path, |file| file.write_all(bytes)).map_err(io_error("write", path))
+}
+
+/// Like [`write_atomically`], but leaves a file alone that already has these bytes. Returns true if it wrote.
+///
+/// # Errors
+/// Those of [`write_atomically`].
+pub fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<bool, StoreError> {
+    if fs::read(path).is_ok_and(|old| old == bytes) {
+        return Ok(false);
+    }
+    write_atomically(path, bytes).map(|()| true)
+}

@@ -1,0 +1,188 @@
+//! The keys that vary in a study, and those that are the same in all of its cells.
+
+use std::collections::BTreeMap;
+
+use options::Optimizer;
+use results::columns::{IDENTITY, LINEAGE, PREDICTED, default_keys, is_optional, outcomes};
+use results::datum::Datum;
+use results::setting;
+use serde::Serialize;
+
+use super::entry::Entry;
+
+/// A key and the text of its value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Setting {
+    /// The key.
+    pub key: String,
+    /// The text of its value.
+    pub value: String,
+}
+
+/// Keys that matter to every reader, even at their default.
+const ALWAYS_SHOWN: [&str; 15] = [
+    "model",
+    "weights",
+    "dtype",
+    "rank",
+    "lora_alpha",
+    "target_modules",
+    "batch_size",
+    "gradient_accumulation_steps",
+    "gradient_checkpointing",
+    "max_seq_length",
+    "max_steps",
+    "num_train_epochs",
+    "optim",
+    "learning_rate",
+    "data",
+];
+
+/// The columns that vary: first the axes that the spec declares, then other columns that differ. An axis of one value
+/// says nothing about a cell, and neither does the seed: cells that differ in the seed alone are repeats.
+pub fn axes(entries: &[Entry], declared: &[String]) -> Vec<String> {
+    let keys = key_columns(entries);
+    let mut axes: Vec<String> = Vec::new();
+    let declared = declared.iter().filter_map(|axis| column_of(axis, &keys));
+    let declared = declared.filter(|axis| varies(entries, axis));
+    let varying = keys.iter().filter(|key| varies(entries, key)).cloned();
+    for axis in declared.chain(varying) {
+        if axis != "seed" && !axes.contains(&axis) {
+            axes.push(axis);
+        }
+    }
+    axes
+}
+
+/// The configuration that all cells share: every key that matters or is not at its default, without the machine's.
+pub(crate) fn fixed(entries: &[Entry], axes: &[String]) -> Vec<Setting> {
+    let defaults: BTreeMap<String, Datum> = default_keys().into_iter().collect();
+    let mut settings = Vec::new();
+    for key in key_columns(entries) {
+        if axes.contains(&key) || is_of_machine(&key) {
+            continue;
+        }
+        let applies = |value: &&Datum| is_optional(&key) || !value.is_null();
+        let Some(value) = entries.iter().map(|entry| entry.get(&key)).find(applies) else {
+            continue;
+        };
+        let is_default = match key.as_str() {
+            "adam_beta2" => beta2_follows_optimizer(entries),
+            key => Some(value) == defaults.get(key),
+        };
+        let value = if varies(entries, "rank") && key == "lora_alpha" {
+            "2 × rank".to_string()
+        } else if ALWAYS_SHOWN.contains(&key.as_str()) && !value.is_null() || !is_default {
+            setting(&key, value)
+        } else {
+            continue;
+        };
+        settings.push(Setting { key, value });
+    }
+    settings
+}
+
+/// The columns of a cell's keys: all but identity, outcome and prediction.
+pub fn key_columns(entries: &[Entry]) -> Vec<String> {
+    let outcomes = outcomes();
+    let is_key = |name: &str| {
+        let mut of_row = IDENTITY.iter().chain(&LINEAGE);
+        of_row.all(|(column, _)| *column != name)
+            && outcomes.iter().all(|outcome| outcome.name != name)
+            && !name.starts_with(PREDICTED)
+    };
+    let columns = entries.first().into_iter().flat_map(Entry::columns);
+    columns.filter(|name| is_key(name)).map(str::to_string).collect()
+}
+
+/// The column of an axis. An axis may be a key inside a choice, such as `data.synthetic.lengths`, whose column is the
+/// choice's.
+fn column_of(axis: &str, keys: &[String]) -> Option<String> {
+    let mut name = axis;
+    loop {
+        if keys.iter().any(|key| key == name) {
+            return Some(name.to_string());
+        }
+        name = name.rsplit_once('.')?.0;
+    }
+}
+
+/// The name of an axis without its sections.
+pub(crate) fn last_part(axis: &str) -> &str {
+    axis.rsplit('.').next().unwrap_or(axis)
+}
+
+/// True if a key has several values.
+pub(super) fn varies(entries: &[Entry], key: &str) -> bool {
+    if key == "lora_alpha" && alpha_follows_rank(entries) || key == "adam_beta2" && beta2_follows_optimizer(entries) {
+        return false;
+    }
+    let mut values = entries
+        .iter()
+        .map(|entry| entry.get(key))
+        .filter(|value| !value.is_null() || is_optional(key) && !is_of_machine(key));
+    let first = values.next();
+    values.any(|value| Some(value) != first)
+}
+
+/// True if every cell has its optimizer's default.
+fn beta2_follows_optimizer(entries: &[Entry]) -> bool {
+    entries.iter().all(|entry| {
+        let optimizer = entry.text("optim").and_then(Optimizer::named);
+        let default = optimizer.map(Optimizer::default_beta2);
+        entry.number("adam_beta2").is_none_or(|beta2| Some(beta2) == default)
+    })
+}
+
+/// True for the keys that a run replaces with the machine's values.
+pub(super) fn is_of_machine(key: &str) -> bool {
+    matches!(key, "device" | "threads" | "instruction_set")
+}
+
+fn alpha_follows_rank(entries: &[Entry]) -> bool {
+    entries
+        .iter()
+        .all(|entry| match (entry.number("lora_alpha"), entry.number("rank")) {
+            (Some(alpha), Some(rank)) => alpha == 2.0 * rank,
+            (None, _) => true,
+            _ => false,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use cell::Cell;
+    use results::columns::keys;
+
+    use super::*;
+
+    fn cells(optimizers: &[(Optimizer, Option<f64>)]) -> Vec<Entry> {
+        let cell = |&(optim, adam_beta2)| Cell {
+            optim,
+            adam_beta2,
+            ..Cell::default()
+        };
+        let cells = optimizers.iter().map(cell);
+        cells.map(|cell| keys(&cell).into_iter().collect()).collect()
+    }
+
+    #[test]
+    fn an_optimizers_default_is_no_axis() {
+        let defaults = cells(&[
+            (Optimizer::Lion, None),
+            (Optimizer::Adamw, Some(0.999)),
+            (Optimizer::Sgd, None),
+        ]);
+        let axes_of = |cells: &[Entry]| axes(cells, &["adam_beta2".to_owned(), "optim".to_owned()]);
+        assert_eq!(axes_of(&defaults), ["optim"]);
+        let is_shown = |cells: &[Entry]| {
+            let settings = fixed(cells, &axes_of(cells));
+            settings.iter().any(|setting| setting.key == "adam_beta2")
+        };
+        assert!(!is_shown(&defaults));
+        let chosen = cells(&[(Optimizer::Lion, Some(0.999)), (Optimizer::Adamw, None)]);
+        assert!(axes_of(&chosen) == ["optim"] && is_shown(&chosen));
+        let varied = cells(&[(Optimizer::Lion, None), (Optimizer::Lion, Some(0.98))]);
+        assert_eq!(axes_of(&varied), ["adam_beta2"]);
+    }
+}

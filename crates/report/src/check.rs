@@ -1,0 +1,27 @@
+//! Checks before a run.
+
+use spec::Study;
+
+use super::error::ReportError;
+use super::{claims, figures, made_up, published};
+
+/// Makes sure that a report can show what the spec asks for, before hours of training.
+///
+/// # Errors
+/// The mistake, with its place in the spec.
+pub fn check_study(study: &Study) -> Result<(), ReportError> {
+    published::check(study)?;
+    if study.claims.is_empty() && !figures::has_figures(study) {
+        return Ok(());
+    }
+    for (round, groups) in made_up::rounds(study)?.enumerate() {
+        if round == 0 {
+            figures::dry_run(study, &groups)?;
+        }
+        if study.claims.is_empty() {
+            break;
+        }
+        claims::dry_run(study, &groups)?;
+    }
+    Ok(())
+}

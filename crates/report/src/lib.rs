@@ -1,0 +1,53 @@
+//! Reports: a template turns a frame into Markdown with charts.
+//!
+//! Nothing here reads records. The same frame gives the same bytes.
+
+mod about;
+pub mod accuracy;
+mod answer;
+mod axes;
+mod change;
+mod charts;
+mod check;
+mod claims;
+mod columns;
+pub mod compare;
+mod context;
+mod entry;
+mod error;
+mod figures;
+mod files;
+mod filters;
+mod front;
+mod group;
+mod html;
+mod labels;
+mod ladder;
+mod made_up;
+pub mod markdown;
+mod memory_unit;
+mod methods;
+mod one_method;
+mod planned;
+mod profile_path;
+mod published;
+mod render;
+mod speeds;
+mod stacks;
+mod table;
+pub mod techniques;
+mod template;
+mod timeline;
+mod value_count;
+
+pub use about::About;
+pub use axes::{axes, key_columns};
+pub use check::check_study;
+pub use claims::{Basis, BasisVerdict, ClaimResult, ClaimVerdict, Evidence, NamedValue};
+pub use entry::{Entry, entries};
+pub use error::ReportError;
+pub use figures::{NOT_MEASURED, Piece, evaluate, pieces};
+pub use files::{prepare_output, stale_files, write};
+pub use one_method::one_method;
+pub use render::{Frames, Rendered, render};
+pub use template::Template;

@@ -1,0 +1,137 @@
+//! A study's results: the cells of `study.yaml`, each with its record.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use cell::Cell;
+use polars_core::prelude::DataFrame;
+use records::Record;
+use records::prediction::Prediction;
+use records::store::{CellDir, StoreError, StudyDir, read_prediction, read_record};
+use spec::{Lineage, Study};
+
+use super::frame::{self, FrameError, Row};
+
+/// A cell with its outcome.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Collected {
+    /// The cell's id.
+    pub cell_id: String,
+    /// The configuration.
+    pub cell: Cell,
+    /// How the cell came into the study.
+    pub lineage: Lineage,
+    /// The outcome, if there is one.
+    pub record: Option<Record>,
+    /// The prediction from before the run.
+    pub prediction: Option<Prediction>,
+}
+
+/// The cells of a study, and the records that are not among them.
+#[derive(Debug, Default)]
+pub struct Collection {
+    /// The cells with their outcomes.
+    pub cells: Vec<Collected>,
+    /// The number of records of cells that are no longer in the study, if they were not asked for.
+    pub left_out: usize,
+    /// Files that could not be read. Their cells have no record here.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// The reason why a cell's record or configuration is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// The record.
+    #[error(transparent)]
+    Record(#[from] StoreError),
+    /// The configuration.
+    #[error("{0}")]
+    Cell(String),
+}
+
+/// Reads the records of a study's cells, in the order of the cells. With `all`, the records of cells that are no longer in
+/// the study follow, in the order of their ids.
+///
+/// # Errors
+/// The folder cannot be listed.
+pub fn collect(dir: &StudyDir, study: &Study, all: bool) -> Result<Collection, StoreError> {
+    let mut collection = Collection::default();
+    for planned in &study.cells {
+        let (record, prediction) = collection.read(&dir.cell(&planned.id));
+        collection.cells.push(Collected {
+            cell_id: planned.id.clone(),
+            cell: planned.cell.clone(),
+            lineage: planned.lineage.clone(),
+            record,
+            prediction,
+        });
+    }
+    let known: BTreeSet<&str> = study.cells.iter().map(|planned| planned.id.as_str()).collect();
+    for folder in dir.cells()? {
+        if known.contains(folder.id().as_str()) || !folder.record().exists() {
+            continue;
+        }
+        if !all {
+            collection.left_out += 1;
+            continue;
+        }
+        match read_cell(&folder) {
+            Ok(cell) => {
+                let (record, prediction) = collection.read(&folder);
+                collection.cells.push(Collected {
+                    cell_id: folder.id(),
+                    cell,
+                    lineage: Lineage::Written,
+                    record,
+                    prediction,
+                });
+            }
+            Err(error) => collection.unreadable.push(error),
+        }
+    }
+    Ok(collection)
+}
+
+/// The configuration in a cell's folder.
+///
+/// # Errors
+/// `cell.yaml` cannot be read.
+pub fn read_cell(folder: &CellDir) -> Result<Cell, Unreadable> {
+    let path = folder.cell_yaml();
+    let text = fs::read_to_string(&path).map_err(|source| StoreError::Io {
+        action: "read",
+        path: path.clone(),
+        source,
+    })?;
+    spec::read_cell(&path.display().to_string(), &text).map_err(|error| Unreadable::Cell(error.to_string()))
+}
+
+impl Collection {
+    fn read(&mut self, folder: &CellDir) -> (Option<Record>, Option<Prediction>) {
+        let record = read_record(folder).unwrap_or_else(|error| {
+            self.unreadable.push(error.into());
+            None
+        });
+        // The next run replaces a prediction of another version.
+        (record, read_prediction(folder).unwrap_or_default())
+    }
+
+    /// The frame of these cells.
+    ///
+    /// # Errors
+    /// Those of [`frame::build`].
+    pub fn frame(&self) -> Result<DataFrame, FrameError> {
+        let rows: Vec<Row<'_>> = self
+            .cells
+            .iter()
+            .map(|collected| Row {
+                cell_id: &collected.cell_id,
+                cell: &collected.cell,
+                lineage: &collected.lineage,
+                record: collected.record.as_ref(),
+                prediction: collected.prediction.as_ref(),
+            })
+            .collect();
+        frame::build(&rows)
+    }
+}

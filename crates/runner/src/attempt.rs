@@ -1,0 +1,176 @@
+//! One attempt at a cell: its folder, its worker, its record.
+
+use std::fs;
+use std::io;
+use std::time::SystemTime;
+
+use cell::Cell;
+use records::prediction::Prediction;
+use records::store::{CellDir, remove_temporaries, write_if_changed, write_prediction, write_record};
+use records::{Provenance, Record, Status};
+use spec::Study;
+
+use super::child::{self, Launch};
+use super::error::RunError;
+use super::events::Events;
+use super::outcome::{self, Attempt};
+use super::progress::Progress;
+use super::protocol::{oom_file, snapshots_file};
+use super::provenance::{provenance, snapshots};
+use super::schedule::previous_record;
+use super::task::Task;
+
+/// Records a cell as oversize instead of training it.
+pub(super) fn leave_out(
+    task: &Task,
+    cell: &Cell,
+    dir: &CellDir,
+    study: &Study,
+    reason: String,
+) -> Result<Record, RunError> {
+    prepare(dir, cell, study, task.prediction.as_ref()).map_err(|source| RunError::Cell {
+        cell_id: task.cell_id.clone(),
+        what: "its folder cannot be made ready",
+        source,
+    })?;
+    let record = Record {
+        cell_id: task.cell_id.clone(),
+        status: Status::Oversize,
+        reason: Some(reason),
+        attempt: task.attempt,
+        retried: Vec::new(),
+        started_at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+        wall_seconds: 0.0,
+        measured: None,
+        oom: None,
+        timeout_seconds: None,
+        provenance: known_provenance(cell, study),
+    };
+    write_record(dir, &record)?;
+    let _ = fs::remove_file(previous_record(dir));
+    Ok(record)
+}
+
+/// One attempt at one cell. Returns `None` if a signal stopped it.
+pub(super) fn run(
+    task: &Task,
+    cell: &Cell,
+    dir: &CellDir,
+    study: &Study,
+    events: &mut Events,
+    progress: &mut dyn Progress,
+) -> Result<Option<Record>, RunError> {
+    run_worker(task, cell, dir, study, false, events, progress)
+}
+
+fn run_worker(
+    task: &Task,
+    cell: &Cell,
+    dir: &CellDir,
+    study: &Study,
+    trial: bool,
+    events: &mut Events,
+    progress: &mut dyn Progress,
+) -> Result<Option<Record>, RunError> {
+    let failed = |what, source| RunError::Cell {
+        cell_id: task.cell_id.clone(),
+        what,
+        source,
+    };
+    prepare(dir, cell, study, task.prediction.as_ref())
+        .map_err(|source| failed("its folder cannot be made ready", source))?;
+    let attempt = Attempt {
+        dir,
+        number: task.attempt,
+        started_at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+        provenance: known_provenance(cell, study),
+    };
+    let launch = Launch {
+        serial: task.index,
+        dir,
+        cell,
+        base_dir: &study.directory,
+        attempt: task.attempt,
+        timeout: study.limits.timeout,
+        record: &study.record,
+        adapter_config_sha256: study.adapter_config_sha256(cell),
+        trial,
+    };
+    let exit = child::run(&launch, events, &mut |event| progress.event(task, event))
+        .map_err(|source| failed("its process cannot be started", source))?;
+    let record = outcome::conclude(attempt, &exit)?;
+    let _ = fs::remove_file(oom_file(dir));
+    if record.is_some() {
+        let _ = fs::remove_file(previous_record(dir));
+    }
+    Ok(record)
+}
+
+/// The largest step of a cell alone, in `dir`. Returns `None` if a signal stopped it.
+pub(super) fn trial(
+    cell: &Cell,
+    dir: &CellDir,
+    study: &Study,
+    events: &mut Events,
+    progress: &mut dyn Progress,
+) -> Result<Option<Record>, RunError> {
+    let task = Task {
+        cell_id: dir.id(),
+        label: String::new(),
+        position: 0,
+        of: 0,
+        attempt: 1,
+        index: 0,
+        prediction: None,
+    };
+    // A record of an earlier attempt must not pass for this one's.
+    absent_is_fine(fs::remove_dir_all(dir.path())).map_err(|source| RunError::Folder {
+        path: dir.path().to_path_buf(),
+        source,
+    })?;
+    run_worker(&task, cell, dir, study, true, events, progress)
+}
+
+/// Prepares a cell's folder for an attempt: the configuration, the prediction, and no file of the previous attempt.
+///
+/// The record goes first, so that figures of two attempts never mix.
+fn prepare(dir: &CellDir, cell: &Cell, study: &Study, prediction: Option<&Prediction>) -> io::Result<()> {
+    fs::create_dir_all(dir.path())?;
+    remove_temporaries(dir.path())?;
+    absent_is_fine(fs::rename(dir.record(), previous_record(dir)))?;
+    for file in [dir.steps(), dir.timeline(), oom_file(dir)] {
+        absent_is_fine(fs::remove_file(file))?;
+    }
+    absent_is_fine(fs::remove_dir_all(dir.adapter()))?;
+    write_if_changed(&dir.cell_yaml(), cell.to_yaml().as_bytes()).map_err(io::Error::other)?;
+    let snapshots = snapshots(cell, &study.roots());
+    match snapshots.is_empty() {
+        true => absent_is_fine(fs::remove_file(snapshots_file(dir)))?,
+        false => {
+            let text = serde_json::to_vec_pretty(&snapshots)?;
+            write_if_changed(&snapshots_file(dir), &text).map_err(io::Error::other)?;
+        }
+    }
+    match prediction {
+        Some(prediction) => write_prediction(dir, prediction).map_err(io::Error::other),
+        None => absent_is_fine(fs::remove_file(dir.prediction())),
+    }
+}
+
+fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// What is known before training.
+fn known_provenance(cell: &Cell, study: &Study) -> Provenance {
+    let adapter_config = study.adapter_config_sha256(cell);
+    provenance(cell, &study.roots(), adapter_config, |name| variable(cell, name))
+}
+
+/// A variable's value in the environment of the worker.
+fn variable(cell: &Cell, name: &str) -> Option<String> {
+    cell.environment().get(name).copied().flatten().map(str::to_owned)
+}

@@ -1,0 +1,39 @@
+//! Runs a study: one cell after another, each in a process of its own. A crash, a kill or an out-of-memory is an outcome
+//! and does not end the run. The results on disk are complete at any moment: a run can be killed and started again.
+
+mod attempt;
+mod child;
+mod error;
+mod events;
+mod fetch;
+mod ladder;
+mod larger;
+mod lock;
+mod options;
+mod outcome;
+mod planned;
+mod preflight;
+mod progress;
+pub mod protocol;
+mod provenance;
+mod run;
+mod schedule;
+mod status;
+mod summary;
+mod task;
+mod text;
+mod trials;
+
+pub use error::RunError;
+pub use fetch::{Purpose, fetch, fetch_description};
+pub use ladder::add_fallbacks;
+pub use options::Options;
+pub use outcome::log_tail;
+pub use preflight::{PreflightError, preflight, trainable};
+pub use progress::{Bars, Json, Plain, Progress, Silent};
+pub use provenance::{built_from, git_commit, provenance};
+pub use run::run;
+pub use schedule::{Schedule, due, schedule};
+pub use summary::{Finished, Summary};
+pub use task::{Cached, Overview, Task};
+pub use trials::tried;

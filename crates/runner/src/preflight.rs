@@ -1,0 +1,351 @@
+//! The check of a study before its first cell runs. A missing model, file or device is a mistake in the spec, not an
+//! outcome of a cell.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+
+use arch::ModelConfig;
+use base::text::{Mistake, to_flow_yaml};
+use cell::{Adapter, Cell, Device, Stack, Task, Weights};
+use data::{DataError, KeyError};
+use hub::{HubError, Roots};
+use kernels::Dispatch as _;
+use kernels::InstructionSet;
+use model::{ModelError, Source};
+use options::NoCuda;
+use peft::AdapterError;
+use spec::{Study, StudyCell, key_in_front};
+
+use super::protocol::instruction_set;
+
+/// A value of a cell that cannot be used for training.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: `{key}: {value}`{cell}")]
+pub struct PreflightError {
+    /// File, line and column, or what stands in the place of a file.
+    place: String,
+    /// The cell in brackets, if it is one of several.
+    cell: String,
+    key: &'static str,
+    value: String,
+    #[source]
+    reason: Box<Reason>,
+}
+
+/// What is wrong with the value.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Reason {
+    #[error("{error}{hint}")]
+    Hub { error: HubError, hint: String },
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    #[error(transparent)]
+    Data(#[from] DataError),
+    #[error(transparent)]
+    Adapter(#[from] AdapterError),
+    #[error(transparent)]
+    Device(#[from] NoCuda),
+    #[error("`retain` is glibc's malloc, and this build has another C library")]
+    Backend,
+    #[error("this CPU has no more than `{best}`")]
+    InstructionSet { best: &'static str },
+    #[error("{0}")]
+    Blocks(Mistake),
+    #[error("{0}")]
+    Positions(String),
+    #[error(
+        "cells of this stack are planned and not run, and there are no others; `expctl plan {spec}` says what they take"
+    )]
+    Stack { spec: String },
+}
+
+impl PreflightError {
+    /// `value` of `key`, which `planned` has in this study. A reason that begins with another key is placed at that one.
+    pub(super) fn new(
+        study: &Study,
+        planned: &StudyCell,
+        key: &'static str,
+        value: impl Into<String>,
+        reason: Reason,
+    ) -> Self {
+        let message = reason.to_string();
+        Self {
+            place: study.place_of(planned, key_in_front(&message).unwrap_or(key)),
+            cell: study.name_in_study(planned),
+            key,
+            value: value.into(),
+            reason: Box::new(reason),
+        }
+    }
+
+    /// `value` of `key`, where the command line names it.
+    pub(super) fn of_command_line(key: &'static str, value: impl Into<String>, reason: Reason) -> Self {
+        Self {
+            place: "command line".into(),
+            cell: String::new(),
+            key,
+            value: value.into(),
+            reason: Box::new(reason),
+        }
+    }
+}
+
+/// Checks the models, data and devices of all cells, each once, without reading weights or texts. Checks that this build
+/// and this CPU have the allocators and instruction sets. Skips cells that are not due, or planned and not run.
+///
+/// # Errors
+/// The first value that is missing, damaged, or not for this build.
+pub fn preflight(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> Result<(), PreflightError> {
+    let roots = study.roots();
+    let mut configs = HashMap::new();
+    let (mut seen, mut seen_adapters, mut seen_texts) = (HashSet::new(), HashSet::new(), HashSet::new());
+    for planned in &study.cells {
+        let cell = &planned.cell;
+        let fail =
+            |key, value: &dyn ToString, reason| PreflightError::new(study, planned, key, value.to_string(), reason);
+        if planned.is_planned() || !is_due(planned) {
+            continue;
+        }
+        let config = match configs.entry(opened(cell)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let config = open_model(cell, &roots);
+                new.insert(config.map_err(|error| fail("model", &cell.model, error.into()))?)
+            }
+        };
+        if let (Some(path), Some(adapter)) = (&cell.init_adapter, &cell.model_options().adapter)
+            && seen_adapters.insert((path, format!("{adapter:?}")))
+        {
+            peft::check_options(&roots.path(path), adapter)
+                .map_err(|error| fail("init_adapter", path, error.into()))?;
+        }
+        if let (Some(path), Adapter::LnTuning) = (&cell.adapter_config, cell.adapter) {
+            let norms = config.tuned_norms().unwrap_or_default();
+            peft::check_norms(&roots.path(path), norms).map_err(|error| fail("adapter_config", path, error.into()))?;
+        }
+        let most = config.max_position_embeddings;
+        let own = cell.model_options().virtual_tokens();
+        if own + cell.data_options().longest_sequence() > most {
+            let reason = Reason::Positions(arch::check::positions(&cell.model, most, own));
+            return Err(fail("max_seq_length", &cell.max_seq_length, reason));
+        }
+        if let Some(text) = &cell.prompt_tuning.init_text
+            && seen_texts.insert((cell.model.as_str(), text))
+        {
+            let location = arch::locate(&cell.model, &roots).map_err(ModelError::from);
+            let location = location.map_err(|error| fail("model", &cell.model, error.into()))?;
+            data::tokens_of_text(text, &location, config)
+                .map_err(|error| fail("prompt_tuning.init_text", text, error.into()))?;
+        }
+        if let Err(mistake) = cell.check_blocks_of(config) {
+            let value = to_flow_yaml(&cell.value("gradient_checkpointing"));
+            return Err(fail("gradient_checkpointing", &value, Reason::Blocks(mistake)));
+        }
+        if !cell.backend().is_available() {
+            return Err(fail("allocator.backend", &cell.backend().name(), Reason::Backend));
+        }
+        if let Some(reason) = lacks(instruction_set(cell), InstructionSet::best()) {
+            return Err(fail("instruction_set", &cell.instruction_set.name(), reason));
+        }
+        let data = cell.value("data").to_string();
+        if seen.insert((cell.model.as_str(), data, config.labels(), cell.device.as_str())) {
+            let checked = data::check(&cell.data_options(), config, &roots);
+            checked.map_err(|KeyError { key, value, error }| fail(key, &value, (*error).into()))?;
+            let device = cell.device().map_or(Ok(()), Device::check_build);
+            device.map_err(|error| fail("device", &cell.device, error.into()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that our trainer can train some cells; the others are planned.
+///
+/// # Errors
+/// If all cells are for the torch stack.
+pub fn trainable(study: &Study) -> Result<(), PreflightError> {
+    let Some(first) = study
+        .cells
+        .first()
+        .filter(|_| study.cells.iter().all(StudyCell::is_planned))
+    else {
+        return Ok(());
+    };
+    let spec = study.directory.join(&study.file).display().to_string();
+    Err(PreflightError {
+        // It is true of all cells.
+        cell: String::new(),
+        ..PreflightError::new(study, first, "stack", "torch", Reason::Stack { spec })
+    })
+}
+
+/// The shape of a cell's model. Its files are looked at, unless only its description was fetched.
+fn open_model(cell: &Cell, roots: &Roots) -> Result<ModelConfig, ModelError> {
+    let options = cell.model_options();
+    match roots.model(&cell.model) {
+        Some(snapshot) if !snapshot.is_complete => Ok(arch::open(&options, Stack::Candle, roots)?),
+        _ => Ok(Source::open(&options, roots)?.config().clone()),
+    }
+}
+
+/// The settings that decide if a cell's model can be opened.
+fn opened(cell: &Cell) -> (&str, Weights, Task, usize, Option<String>) {
+    (
+        cell.model.as_str(),
+        cell.weights(),
+        cell.task,
+        cell.num_labels,
+        cell.trained_modules(),
+    )
+}
+
+/// The reason why kernels of this level cannot run on a CPU whose best is `best`.
+fn lacks(level: InstructionSet, best: InstructionSet) -> Option<Reason> {
+    (level > best).then(|| Reason::InstructionSet { best: best.name() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+    use std::fs;
+    use std::path::Path;
+
+    use spec::Overrides;
+
+    use super::*;
+
+    /// The error of a spec with these defaults and this sweep in `folder`, without the folder and the cell's id; empty if there is none.
+    fn checked(folder: &Path, defaults: &str, sweep: &str) -> String {
+        let text = format!("name: x\ndefaults: {{{defaults}}}\n{sweep}\n");
+        let study = spec::parse(&folder.join("x.yaml"), &text, &Overrides::default()).unwrap();
+        let describe = |error: PreflightError| format!("{error}: {}", error.source().unwrap());
+        let checked = trainable(&study).and_then(|()| preflight(&study, |_| true));
+        let message = checked.map_or_else(describe, |()| String::new());
+        let message = message.replace(&format!("{}/", folder.display()), "");
+        match message.split_once(" (cell ") {
+            Some((before, after)) => format!("{before}{}", &after[after.find(')').unwrap() + 1..]),
+            None => message,
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_named_by_its_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let checked = |defaults: &str| checked(folder.path(), defaults, "");
+        fs::write(folder.path().join("empty.txt"), "").unwrap();
+        fs::write(folder.path().join("good.txt"), "text").unwrap();
+        fs::create_dir(folder.path().join("folder.txt")).unwrap();
+        assert_eq!(checked("model: tiny, data: {path: good.txt}, max_seq_length: 512"), "");
+        for (defaults, expected) in [
+            ("model: ./nowhere", ": `model: ./nowhere`: unknown model"),
+            (
+                "model: ./folder.txt",
+                ": `model: ./folder.txt`: cannot read ./folder.txt/config.json",
+            ),
+            (
+                "data: {path: no.txt}",
+                ": `data.path: no.txt`: cannot read no.txt: No such file",
+            ),
+            (
+                "data: {path: empty.txt}",
+                ": `data.path: empty.txt`: empty.txt: the file is empty",
+            ),
+            (
+                "data: {path: folder.txt}",
+                ": `data.path: folder.txt`: folder.txt: it has no files that can be read",
+            ),
+            (
+                "model: llama-2-7b, stack: torch",
+                ": `stack: torch`: cells of this stack are planned and not run, and there are no others; `expctl plan x.yaml` says",
+            ),
+            (
+                "model: tiny, max_seq_length: 513",
+                ": `max_seq_length: 513`: the model `tiny` has 512 positions",
+            ),
+        ] {
+            let found = checked(defaults);
+            assert!(found.starts_with("x.yaml:2:") && found.contains(expected), "{found}");
+        }
+        assert_eq!(
+            checked("model: tiny, instruction_set: portable, allocator: {backend: mimalloc}"),
+            ""
+        );
+        if let Some(level) = InstructionSet::ALL.into_iter().find(|level| !level.is_available()) {
+            let found = checked(&format!("model: tiny, instruction_set: {}", level.name()));
+            assert!(found.contains("this CPU has no more than `"), "{found}");
+        }
+        let reason = lacks(InstructionSet::Amx, InstructionSet::Avx512).unwrap().to_string();
+        assert_eq!(reason, "this CPU has no more than `avx512`");
+        assert!(lacks(InstructionSet::Avx2, InstructionSet::Avx2).is_none());
+        #[cfg(not(feature = "cuda"))]
+        assert!(checked("device: cuda:0").contains("this build has no CUDA"));
+    }
+
+    #[test]
+    fn each_cells_data_is_checked_as_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.jsonl"), "{\"text\": \"a\", \"words\": \"b\"}\n").unwrap();
+        fs::write(folder.path().join("b.jsonl"), "{\"text\": \"a\"}\n").unwrap();
+        fs::create_dir(folder.path().join("texts")).unwrap();
+        fs::write(folder.path().join("texts/x.txt"), "a").unwrap();
+        fs::write(
+            folder.path().join("chats.jsonl"),
+            "{\"prompt\": [{\"role\": \"user\"}], \"completion\": [{\"role\": \"assistant\"}]}\n",
+        )
+        .unwrap();
+        let axis = |data: &str| format!("sweep: {{grid: {{data: [{{path: a.jsonl}}, {{{data}}}]}}}}");
+        for (data, expected) in [
+            (
+                "path: a.jsonl, column: word",
+                "`data.path: a.jsonl`: a.jsonl: no column `word`; there are: text, words; did you mean `words`?",
+            ),
+            (
+                "path: a.jsonl, eval_path: b.jsonl, column: words",
+                "`data.eval_path: b.jsonl`: b.jsonl: no column `words`",
+            ),
+            (
+                "path: a.jsonl, eval_path: ./a.jsonl",
+                "`data.eval_path: ./a.jsonl`: ./a.jsonl: the file is named twice",
+            ),
+            (
+                "path: a.jsonl, eval_split: test",
+                "`data.eval_split: test`: a.jsonl: neither a folder nor a data set",
+            ),
+            (
+                "path: texts, prompt_column: p",
+                ": `data.path: texts`: texts/x.txt: a text file has no columns; remove `prompt_column: p`",
+            ),
+            (
+                "path: chats.jsonl",
+                "`data.path: chats.jsonl`: chats.jsonl: the preset `tiny`: no chat template",
+            ),
+            (
+                "path: chats.jsonl, chat_template: no.jinja",
+                "`data.chat_template: no.jinja`: chats.jsonl: cannot read no.jinja",
+            ),
+            (
+                "path: a.jsonl, chat_template: no.jinja",
+                "`data.chat_template: no.jinja`: a.jsonl: `chat_template` is not for texts",
+            ),
+        ] {
+            let found = checked(folder.path(), "model: tiny", &axis(data));
+            assert!(found.contains(expected), "{found}");
+        }
+    }
+
+    #[test]
+    fn text_needs_the_tokenizer_of_a_model_in_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/tiny_llama");
+        fs::create_dir(folder.path().join("model")).unwrap();
+        fs::copy(fixture.join("config.json"), folder.path().join("model/config.json")).unwrap();
+        let model = "model: ./model, weights: random, max_seq_length: 8";
+        assert_eq!(checked(folder.path(), model, ""), "");
+        let text = checked(folder.path(), &format!("{model}, data: sample"), "");
+        assert!(
+            text.contains(": `data: sample`: ./model/tokenizer.json: no tokenizer"),
+            "{text}"
+        );
+        let pretrained = checked(folder.path(), "model: ./model, max_seq_length: 8", "");
+        assert!(pretrained.contains("no weights"), "{pretrained}");
+    }
+}

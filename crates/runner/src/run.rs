@@ -1,0 +1,274 @@
+//! The run: lock, schedule, predict, then one cell after the other.
+
+use std::collections::VecDeque;
+use std::fs;
+
+use base::text::format;
+use cell::Cell;
+use memory::probes;
+use plan::{Planner, advice};
+use rayon::prelude::*;
+use records::prediction::Verdict;
+use records::store::{StudyDir, read_record, write_if_changed, write_record};
+use records::{Record, Retried, Status};
+use spec::{Lineage, OnOom, Study, StudyCell};
+
+use super::attempt;
+use super::error::RunError;
+use super::events::Events;
+use super::ladder;
+use super::larger::is_at_least_as_large;
+use super::lock::FolderLock;
+use super::options::Options;
+use super::planned;
+use super::progress::Progress;
+use super::schedule::{Schedule, is_kept, schedule, task_of};
+use super::status::is_failure;
+use super::summary::{Finished, Summary};
+use super::task::{Cached, Task};
+use super::trials;
+
+/// Runs the cells that have no result in the study's folder. Only one run at a time may write into a folder. Values that
+/// the spec leaves open are found first, and cells that follow others on a ladder are added: `study` is then what ran.
+///
+/// # Errors
+/// If the folder cannot be used or a result cannot be written. Results of cells that finished before stay.
+pub fn run(study: &mut Study, options: &Options, progress: &mut dyn Progress) -> Result<Summary, RunError> {
+    let dir = StudyDir::new(&options.results);
+    let folder = |source| RunError::Folder {
+        path: options.results.clone(),
+        source,
+    };
+    fs::create_dir_all(dir.path().join("cells")).map_err(folder)?;
+    let _lock = FolderLock::acquire(dir.path(), &dir.lock())?;
+    refuse_another(study, &dir)?;
+    let mut events = Events::open()?;
+    let planner = Planner::new(study.roots(), plan::Options::default());
+    trials::resolve(study, &planner, &dir, options.fresh, &mut events, progress)?;
+    ladder::add_fallbacks(study, &planner, options);
+    write_study(study, &dir)?;
+
+    let Schedule {
+        overview,
+        mut tasks,
+        kept,
+        notes,
+    } = schedule(study, options)?;
+    for Cached { index, .. } in &kept {
+        // An earlier version may have written other keys.
+        let planned = &study.cells[*index];
+        write_if_changed(&dir.cell(&planned.id).cell_yaml(), planned.cell.to_yaml().as_bytes())?;
+    }
+    planned::plan(study, &planner, &dir)?;
+    predict(study, &planner, &mut tasks);
+    progress.started(&overview);
+    for note in notes {
+        progress.note(&note);
+    }
+    let out_of_memory = kept.iter().filter(|kept| kept.record.status == Status::Oom);
+    let mut run = Run {
+        out_of_memory: out_of_memory.map(|kept| kept.index).collect(),
+        study,
+        options,
+        dir,
+        planner,
+        events,
+        tasks: tasks.into(),
+        kept,
+        finished: Vec::new(),
+    };
+    let left = run.all(progress)?;
+    let summary = Summary {
+        left,
+        planned: overview.planned,
+        finished: run.finished,
+        kept: run.kept,
+        interrupted: run.events.interrupted(),
+    };
+    progress.finished(&summary);
+    Ok(summary)
+}
+
+/// A run with its folder locked and its cells scheduled.
+struct Run<'a> {
+    study: &'a mut Study,
+    options: &'a Options,
+    dir: StudyDir,
+    planner: Planner,
+    events: Events,
+    /// The cells to run.
+    tasks: VecDeque<Task>,
+    kept: Vec<Cached>,
+    finished: Vec<Finished>,
+    /// Indices of the cells that were tried and ran out of memory.
+    out_of_memory: Vec<usize>,
+}
+
+impl Run<'_> {
+    /// Runs one cell after the other. Returns the number of cells that are left.
+    fn all(&mut self, progress: &mut dyn Progress) -> Result<usize, RunError> {
+        while let Some(mut task) = self.tasks.pop_front() {
+            let stop =
+                self.options.fail_fast && self.finished.last().is_some_and(|last| is_failure(last.record.status));
+            if stop || self.events.interrupted().is_some() {
+                return Ok(self.tasks.len() + 1);
+            }
+            (task.position, task.of) = (self.finished.len() + 1, self.finished.len() + 1 + self.tasks.len());
+            let Some(record) = self.one(&mut task, progress)? else {
+                return Ok(self.tasks.len() + 1);
+            };
+            progress.cell_finished(&task, &record);
+            let (index, status) = (task.index, record.status);
+            self.finished.push(Finished { task, record });
+            if status == Status::Oom {
+                self.out_of_memory.push(index);
+            }
+            if matches!(status, Status::Oom | Status::Oversize) {
+                self.follow(index, progress)?;
+            }
+        }
+        Ok(0)
+    }
+
+    /// One cell, with the attempts that its limits allow. Returns `None` if a signal stopped it.
+    fn one(&mut self, task: &mut Task, progress: &mut dyn Progress) -> Result<Option<Record>, RunError> {
+        progress.cell_started(task);
+        let planned = &self.study.cells[task.index];
+        let dir = self.dir.cell(&planned.id);
+        if let Some(reason) = self.left_out(task, planned) {
+            return attempt::leave_out(task, &planned.cell, &dir, self.study, reason).map(Some);
+        }
+        let mut retried = Vec::new();
+        loop {
+            let Some(mut record) = attempt::run(task, &planned.cell, &dir, self.study, &mut self.events, progress)?
+            else {
+                return Ok(None);
+            };
+            let is_lost = matches!(record.status, Status::Killed | Status::Lost);
+            if is_lost && retried.len() < self.study.limits.retries as usize && self.events.interrupted().is_none() {
+                let reason = record.reason.unwrap_or_default();
+                progress.note(&format!("{}: {reason}; it is tried again", task.name()));
+                retried.push(Retried {
+                    attempt: task.attempt,
+                    status: record.status,
+                    reason,
+                    wall_seconds: record.wall_seconds,
+                });
+                task.attempt += 1;
+                continue;
+            }
+            if !retried.is_empty() {
+                record.retried = retried;
+                write_record(&dir, &record)?;
+            }
+            return Ok(Some(record));
+        }
+    }
+
+    /// The reason why a cell is not tried.
+    fn left_out(&self, task: &Task, planned: &StudyCell) -> Option<String> {
+        let larger = self.study.skip_larger.then(|| {
+            let known = self.out_of_memory.iter().map(|&index| &self.study.cells[index]);
+            known
+                .rev()
+                .find(|smaller| is_at_least_as_large(&planned.cell, &smaller.cell))
+        });
+        if let Some(smaller) = larger.flatten() {
+            return Some(format!(
+                "not tried: {} is no larger, and ran out of memory (skip_larger)",
+                smaller.id
+            ));
+        }
+        oversize(task, &planned.cell).filter(|_| self.options.skip_oversize || planned.is_fallback())
+    }
+
+    /// Adds the cell that follows one that ran out of memory, and runs it next if it has no result.
+    fn follow(&mut self, index: usize, progress: &mut dyn Progress) -> Result<(), RunError> {
+        let mut last = index;
+        while let Some(next) = ladder::follow(self.study, &self.planner, last) {
+            write_study(self.study, &self.dir)?;
+            let dir = self.dir.cell(&self.study.cells[next].id);
+            let record = read_record(&dir).unwrap_or_default();
+            let known = record.filter(|record| !self.options.fresh && is_kept(&self.study.cells[next], record.status));
+            let Some(record) = known else {
+                let mut task = task_of(self.study, &self.dir, next);
+                let cell = &self.study.cells[next].cell;
+                task.prediction = self.planner.predict(cell).ok();
+                self.tasks.push_front(task);
+                return Ok(());
+            };
+            let status = record.status;
+            self.kept.push(Cached { index: next, record });
+            if !matches!(status, Status::Oom | Status::Oversize) {
+                return Ok(());
+            }
+            last = next;
+        }
+        if !matches!(self.study.on_oom, OnOom::Record) && !is_followed(self.study, last) {
+            let id = &self.study.cells[last].id;
+            progress.note(&format!(
+                "{id}: no rung is left, or it leads to another cell of the study"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// True if a cell has one below it on its ladder.
+fn is_followed(study: &Study, index: usize) -> bool {
+    let id = &study.cells[index].id;
+    let mut lineages = study.cells.iter().map(|planned| &planned.lineage);
+    lineages.any(|lineage| matches!(lineage, Lineage::Fallback(fallback) if fallback.of == *id))
+}
+
+fn write_study(study: &Study, dir: &StudyDir) -> Result<(), RunError> {
+    let yaml = study.to_yaml(dir.path()).map_err(|source| RunError::Folder {
+        path: dir.path().to_path_buf(),
+        source,
+    })?;
+    write_if_changed(&dir.study_yaml(), yaml.as_bytes())?;
+    Ok(())
+}
+
+/// Predicts the memory of each cell. Training shows the others.
+fn predict(study: &Study, planner: &Planner, tasks: &mut [Task]) {
+    tasks.par_iter_mut().for_each(|task| {
+        task.prediction = advice::predict(planner, &study.cells[task.index].cell, &study.fit).ok();
+    });
+}
+
+/// The reason why a cell will not fit into its budget or, without one, into the machine; `None` if it fits.
+fn oversize(task: &Task, cell: &Cell) -> Option<String> {
+    let prediction = task.prediction.as_ref()?;
+    let size = |bytes: u64| format::bytes((bytes as f64).into());
+    if let (Some(_), Some(budget)) = (prediction.past_host_budget(), prediction.host_budget_bytes) {
+        let (host, budget) = (size(prediction.host_allocated_peak_bytes.unwrap_or(0)), size(budget));
+        return Some(format!(
+            "predicted peak of offloaded tensors {host}, past the budget of {budget} (host_memory)"
+        ));
+    }
+    if let (Some(Verdict::Oversize), Some(budget)) = (prediction.verdict, prediction.budget_bytes) {
+        let (peak, budget) = (size(prediction.allocated_peak_bytes), size(budget));
+        return Some(format!(
+            "predicted peak {peak}, past the budget of {budget} (device_memory)"
+        ));
+    }
+    let (process, machine) = (prediction.process_peak_bytes?, probes::system_total_bytes()?);
+    let past = cell.device_memory.is_none() && process > machine;
+    past.then(|| {
+        let (process, machine) = (size(process), size(machine));
+        format!("predicted process {process}, and this machine has {machine}")
+    })
+}
+
+/// Refuses a folder of another study, whose `study.yaml` would be lost, also one that another version wrote.
+fn refuse_another(study: &Study, dir: &StudyDir) -> Result<(), RunError> {
+    match Study::name_in(dir.path()) {
+        Some(found) if found != study.name => Err(RunError::OtherStudy {
+            path: dir.path().to_path_buf(),
+            found,
+            name: study.name.clone(),
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,300 @@
+//! The schedule of a run: the cells to train, and the results to keep.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use base::text::counted;
+use cell::Data;
+use records::store::{CellDir, StoreError, StudyDir, read_record};
+use records::{Record, Status};
+use results::setting;
+use results::timeline::{self, TimelineError};
+use serde_json::Value;
+use spec::{Fallback, Lineage, OnOom, Study, StudyCell};
+
+use super::fetch::short;
+use super::options::Options;
+use super::provenance::{VERSION, git_commit};
+use super::status::is_result;
+use super::task::{Cached, Overview, Task};
+
+/// The cells to train, and the results to keep.
+#[derive(Debug)]
+pub struct Schedule {
+    /// The run in numbers.
+    pub overview: Overview,
+    /// The cells to train in the study's order, one round for each repeat. A slow spell of the machine then falls on all
+    /// cells, and the repeats of one show it.
+    pub tasks: Vec<Task>,
+    /// The results to keep.
+    pub kept: Vec<Cached>,
+    /// Remarks on results that are kept or made again, a line each.
+    pub notes: Vec<String>,
+}
+
+/// Reads the study's folder. Cells that are ok or oom keep their results; all others run again.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError> {
+    let dir = StudyDir::new(&options.results);
+    let mut tasks = Vec::new();
+    let mut kept = Vec::new();
+    let mut damaged: Vec<String> = Vec::new();
+    let run = study
+        .cells
+        .iter()
+        .enumerate()
+        .filter(|(_, planned)| !planned.is_planned());
+    for (index, planned) in run {
+        let cell_dir = dir.cell(&planned.id);
+        let record = match read_record(&cell_dir) {
+            Err(error @ StoreError::Io { .. }) => return Err(error),
+            Err(error) => {
+                damaged.push(error.to_string());
+                None
+            }
+            Ok(record) => record,
+        };
+        match record {
+            Some(record) if !options.fresh && is_kept(planned, record.status) => {
+                let damage = match damaged_timeline(study, &record, &cell_dir)? {
+                    None => missing_model(study, &record),
+                    damage => damage,
+                };
+                match damage {
+                    None => kept.push(Cached { index, record }),
+                    Some(error) => {
+                        damaged.push(error);
+                        tasks.push(task(study, index, record.attempt + 1));
+                    }
+                }
+            }
+            record => tasks.push(task(study, index, attempts(&cell_dir, record) + 1)),
+        }
+    }
+    // The repeats of a cell are next to each other in the study.
+    tasks.sort_by_key(|task| task.index % study.repeats);
+    let mut notes = Vec::new();
+    notes.extend(
+        damaged
+            .into_iter()
+            .map(|error| format!("{error}: this cell is run again")),
+    );
+    notes.extend(other_versions(&kept));
+    notes.extend(changed_data(study, &kept));
+    notes.extend(moved(study, &kept));
+    notes.extend(without_timeline(study, &dir, &kept));
+    notes.extend(left_over(study, &dir)?);
+    Ok(Schedule {
+        overview: Overview {
+            name: study.name.clone(),
+            results: options.results.clone(),
+            cells: study.cells.len(),
+            to_run: tasks.len(),
+            kept: kept.len(),
+            planned: study.cells.iter().filter(|planned| planned.is_planned()).count(),
+        },
+        tasks,
+        kept,
+        notes,
+    })
+}
+
+/// The ids of the cells whose models and data a run needs: those that it trains or plans, and those whose values or rungs
+/// it has yet to find.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn due(study: &Study, options: &Options) -> Result<HashSet<String>, StoreError> {
+    let Schedule { tasks, kept, .. } = schedule(study, options)?;
+    let is_followed =
+        |kept: &&Cached| study.on_oom != OnOom::Record && matches!(kept.record.status, Status::Oom | Status::Oversize);
+    let tasks = tasks.into_iter().map(|task| task.cell_id);
+    let kept = kept
+        .iter()
+        .filter(is_followed)
+        .map(|kept| study.cells[kept.index].id.clone());
+    let others = study
+        .cells
+        .iter()
+        .filter(|planned| planned.is_planned() || planned.cell.is_open());
+    Ok(tasks
+        .chain(kept)
+        .chain(others.map(|planned| planned.id.clone()))
+        .collect())
+}
+
+/// True if a cell with this outcome is not run again. A rung that the prediction rules out stays so.
+pub(super) fn is_kept(planned: &StudyCell, status: Status) -> bool {
+    is_result(status) || planned.is_fallback() && status == Status::Oversize
+}
+
+/// The next attempt at a cell.
+pub(super) fn task_of(study: &Study, dir: &StudyDir, index: usize) -> Task {
+    let cell_dir = dir.cell(&study.cells[index].id);
+    let record = read_record(&cell_dir).unwrap_or_default();
+    task(study, index, attempts(&cell_dir, record) + 1)
+}
+
+fn task(study: &Study, index: usize, attempt: u32) -> Task {
+    let planned = &study.cells[index];
+    Task {
+        cell_id: planned.id.clone(),
+        label: label(study, planned),
+        position: 0,
+        of: 0,
+        attempt,
+        index,
+        prediction: None,
+    }
+}
+
+fn label(study: &Study, planned: &StudyCell) -> String {
+    let axis = |(name, value): (&String, &Value)| format!("{name}={}", setting(name, &value.clone().into()));
+    let mut parts: Vec<String> = planned.axes.iter().map(axis).collect();
+    if study.shows_seeds() {
+        parts.push(format!("seed={}", planned.cell.seed));
+    }
+    if let Lineage::Fallback(Fallback { of, step }) = &planned.lineage {
+        parts.push(format!("({} of {of})", step.name()));
+    }
+    parts.join(" ")
+}
+
+/// The record of the previous attempt while a new one runs. It holds the number of attempts and is not a result.
+pub(super) fn previous_record(dir: &CellDir) -> PathBuf {
+    dir.path().join("record.previous.json")
+}
+
+/// The number of attempts at a cell so far.
+fn attempts(dir: &CellDir, record: Option<Record>) -> u32 {
+    let previous = || serde_json::from_slice::<Record>(&fs::read(previous_record(dir)).ok()?).ok();
+    record.or_else(previous).map_or(0, |record| record.attempt)
+}
+
+/// A remark on kept results of other versions.
+fn other_versions(kept: &[Cached]) -> Option<String> {
+    let version = |version: &str, commit: Option<&str>| match commit {
+        Some(commit) => format!("{version} ({commit})"),
+        None => version.to_owned(),
+    };
+    let mine = version(VERSION, git_commit());
+    let others: Vec<_> = kept
+        .iter()
+        .map(|kept| &kept.record.provenance)
+        .map(|provenance| version(&provenance.expctl_version, provenance.git_commit.as_deref()))
+        .filter(|other| *other != mine)
+        .collect();
+    let names: BTreeSet<_> = others.iter().map(String::as_str).collect();
+    (!others.is_empty()).then(|| {
+        let names = names.into_iter().collect::<Vec<_>>().join(", ");
+        format!(
+            "{} made by expctl {names}, and this is {mine}; --fresh makes all again",
+            results_were(others.len())
+        )
+    })
+}
+
+/// Remarks on results that are older than their data file. The hash of the data would be exact, but needs tokenising.
+fn changed_data(study: &Study, kept: &[Cached]) -> Vec<String> {
+    let (mut older, roots): (BTreeMap<String, usize>, _) = (BTreeMap::new(), study.roots());
+    for Cached { index, record } in kept {
+        let Data::File(file) = &study.cells[*index].cell.data else {
+            continue;
+        };
+        let made = humantime::parse_rfc3339(&record.started_at).unwrap_or(SystemTime::UNIX_EPOCH);
+        let is_newer = |path: &PathBuf| {
+            let changed = fs::metadata(path).and_then(|metadata| metadata.modified());
+            changed.is_ok_and(|changed| changed > made)
+        };
+        // What is wrong with the files is said before cells are trained.
+        if data::all_files(file, &roots).iter().any(is_newer) {
+            *older.entry(file.path.to_string()).or_default() += 1;
+        }
+    }
+    older
+        .into_iter()
+        .map(|(path, count)| {
+            format!(
+                "{} made before `{path}` was last changed; --fresh makes all again",
+                results_were(count)
+            )
+        })
+        .collect()
+}
+
+/// Remarks on results of another commit than the one that a name of the hub leads to now.
+fn moved(study: &Study, kept: &[Cached]) -> Vec<String> {
+    let mut older: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
+    for (name, now) in &study.snapshots {
+        let then = kept.iter().filter_map(|kept| kept.record.provenance.hub.get(name));
+        for then in then.filter(|then| then.commit != now.revision.commit) {
+            *older.entry((name, &then.commit, &now.revision.commit)).or_default() += 1;
+        }
+    }
+    let remarks = older.into_iter().map(|((name, then, now), count)| {
+        format!(
+            "{} made from `{name}` at commit {}, and it is at {} now; --fresh makes all again, and `@{then}` behind the \
+             repository's name keeps the old commit",
+            results_were(count),
+            short(then),
+            short(now)
+        )
+    });
+    remarks.collect()
+}
+
+/// The damage of the timeline of a cell that ended well, if the study records timelines.
+fn damaged_timeline(study: &Study, record: &Record, dir: &CellDir) -> Result<Option<String>, StoreError> {
+    let path = dir.timeline();
+    if !study.record.timeline || record.status != Status::Ok || !path.exists() {
+        return Ok(None);
+    }
+    match timeline::read(&path) {
+        Ok(recording) if recording.complete => Ok(None),
+        Ok(_) => Ok(Some(format!("`{}` is cut short", path.display()))),
+        Err(TimelineError::Store(error)) => Err(error),
+        Err(error) => Ok(Some(error.to_string())),
+    }
+}
+
+/// The lack of the model that a cell which ended well should have written.
+fn missing_model(study: &Study, record: &Record) -> Option<String> {
+    let folder = study.directory.join(study.record.model.as_ref()?);
+    (record.status == Status::Ok && !model::is_saved(&folder)).then(|| format!("`{}` has no model", folder.display()))
+}
+
+/// A remark on kept results without a timeline. They stay: a timeline does not change their figures.
+fn without_timeline(study: &Study, dir: &StudyDir, kept: &[Cached]) -> Option<String> {
+    let lacks = |kept: &&Cached| {
+        let cell = dir.cell(&study.cells[kept.index].id);
+        kept.record.status == Status::Ok && !cell.timeline().exists()
+    };
+    let count = kept.iter().filter(lacks).count();
+    let results = counted(count, "kept result");
+    let have = if count == 1 { "has" } else { "have" };
+    (study.record.timeline && count > 0)
+        .then(|| format!("{results} {have} no timeline; --fresh makes all again and records them"))
+}
+
+/// A remark on results of cells that left the spec.
+fn left_over(study: &Study, dir: &StudyDir) -> Result<Option<String>, StoreError> {
+    let ids: HashSet<_> = study.cells.iter().map(|planned| planned.id.as_str()).collect();
+    let cells = dir.cells()?;
+    let count = cells
+        .iter()
+        .filter(|cell| !ids.contains(cell.id().as_str()) && cell.record().exists())
+        .count();
+    Ok((count > 0).then(|| match count {
+        1 => "1 result of a cell that the spec no longer has stays on disk".into(),
+        _ => format!("{count} results of cells that the spec no longer has stay on disk"),
+    }))
+}
+
+fn results_were(count: usize) -> String {
+    let were = if count == 1 { "was" } else { "were" };
+    format!("{} {were}", counted(count, "kept result"))
+}

@@ -1,0 +1,62 @@
+//! The lines of a run for people.
+
+use base::text::{counted, format};
+use records::{Record, Status, StepEvent};
+
+use super::task::{Overview, Task};
+
+pub(super) fn overview(study: &Overview) -> String {
+    let count = |count: usize, word: &str| match count {
+        0 => String::new(),
+        count => format!(", {count} {word}"),
+    };
+    let (kept, planned) = (count(study.kept, "kept"), count(study.planned, "planned"));
+    let cells = counted(study.cells, "cell");
+    format!("{}: {cells}, {} to run{kept}{planned}", study.name, study.to_run)
+}
+
+/// `, predicted peak 412.3 MiB`, or nothing.
+pub(super) fn predicted(task: &Task) -> String {
+    let peak = task
+        .prediction
+        .as_ref()
+        .map(|prediction| prediction.allocated_peak_bytes);
+    peak.map_or_else(String::new, |peak| {
+        format!(", predicted peak {}", format::bytes(peak.into()))
+    })
+}
+
+/// `loss 5.431, 1,024 tokens/s, 412.3 MiB allocated, 450.0 MiB reserved, system 61.2% used`.
+pub(super) fn step(step: &StepEvent) -> String {
+    let rate = format::rate((step.tokens as f64 / step.seconds).into());
+    let bytes = |bytes: Option<u64>, what| bytes.map(|bytes| format!("{} {what}", format::bytes(bytes.into())));
+    let parts = [
+        Some(format!("loss {:.4}, {rate} tokens/s", step.loss)),
+        bytes(step.allocated_bytes, "allocated"),
+        bytes(step.reserved_bytes, "reserved"),
+        step.system_used_percent
+            .map(|percent| format!("system {} used", format::percent((percent / 100.0).into()))),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// `ok in 3.21 s: loss 5.431, step 120 ms, peak 412.3 MiB`, or the status with its reason.
+pub(super) fn outcome(record: &Record) -> String {
+    let seconds = format::seconds(record.wall_seconds.into());
+    let Some(measured) = record.measured.as_ref().filter(|_| record.status == Status::Ok) else {
+        let reason = record.reason.as_deref().unwrap_or("no reason given");
+        return match record.status {
+            Status::Oversize => format!("left out: {reason}"),
+            status => format!("{} after {seconds}: {reason}", status.name()),
+        };
+    };
+    let step = format::seconds(measured.step_seconds_median.into());
+    let peak = measured
+        .allocated_peak_bytes
+        .map(|bytes| format!(", peak {}", format::bytes(bytes.into())));
+    format!(
+        "ok in {seconds}: loss {:.4}, step {step}{}",
+        measured.loss_last,
+        peak.unwrap_or_default()
+    )
+}

@@ -1,0 +1,178 @@
+//! Keys of other programs' guides that stand for something else here, or for nothing: what to write instead.
+
+/// Where to log.
+const LOG_INTERVAL: &str = "write `record: {log_interval: ...}` in the spec, next to `defaults`";
+const IN_4_BITS: &str = "write `dtype: int4`";
+const NO_LOADER: &str = "leave it out: samples are tokenised before the training, and no worker process loads them";
+const NOT_PINNED: &str = "leave it out: no batch is copied from page-locked memory";
+const ONE_PROCESS: &str = "leave it out: one process trains, so no gradients are exchanged";
+const SAVED_ONCE: &str = "leave it out: the adapter is saved once, at the end";
+const TEXT_COLUMN: &str = "write `data: {column: ...}`, or name the columns of prompts or of messages";
+const PACKED_AS_IS: &str =
+    "leave it out: `packing: true` lays samples in rows without padding, and held-out samples are not packed";
+const EVALUATED_ONCE: &str = "leave it out: `eval_fraction` asks for the loss of held-out data, at the end";
+
+/// The keys, each with the help of its error.
+const FOREIGN: [(&str, &str); 56] = [
+    // Of TRL's SFTConfig.
+    ("dataset_text_field", TEXT_COLUMN),
+    (
+        "completion_only_loss",
+        "it belongs to the data: `data: {path: ..., completion_only_loss: ...}`",
+    ),
+    (
+        "assistant_only_loss",
+        "it belongs to the data: `data: {path: ..., assistant_only_loss: ...}`",
+    ),
+    (
+        "chat_template_path",
+        "write `data: {chat_template: FILE}`; without it the model's own is taken",
+    ),
+    (
+        "chat_template",
+        "it belongs to the data: `data: {path: ..., chat_template: FILE}`; without it the model's own is taken",
+    ),
+    ("padding_free", PACKED_AS_IS),
+    ("eval_packing", PACKED_AS_IS),
+    (
+        "truncation_mode",
+        "leave it out: samples keep their beginning, at most `max_seq_length` tokens",
+    ),
+    ("dataset_num_proc", "leave it out: samples are tokenised on all cores"),
+    (
+        "skip_prepare_dataset",
+        "leave it out: samples are texts, which are tokenised before the training",
+    ),
+    // Of axolotl's files.
+    ("datasets", "write `data: {path: ...}`; several paths are a list"),
+    ("test_datasets", "write `data: {eval_path: ...}`"),
+    ("val_set_size", "write `eval_fraction`"),
+    ("pad_to_sequence_len", "write `padding: max_length`, or leave it out"),
+    (
+        "train_on_inputs",
+        "write `data: {completion_only_loss: false}` for prompts with completions whose prompts are predicted, too",
+    ),
+    (
+        "roles_to_train",
+        "write `data: {assistant_only_loss: true}`, which predicts what the assistant says",
+    ),
+    ("field_messages", "write `data: {messages_column: ...}`"),
+    (
+        "lora_target_linear",
+        "write `target_modules: all-linear`, which is the default",
+    ),
+    (
+        "dataset_prepared_path",
+        "leave it out: samples are tokenised in each run, in seconds",
+    ),
+    // An option of PEFT's train_memory.py, which lists the tensors that are kept for the backward pass.
+    (
+        "monitor_tensors",
+        "write `record: {timeline: true}` in the spec, next to `defaults`",
+    ),
+    ("log_interval", LOG_INTERVAL),
+    ("logging_steps", LOG_INTERVAL),
+    ("load_in_4bit", IN_4_BITS),
+    ("load_in_8bit", "write `dtype: int8`"),
+    (
+        "quantization_config",
+        "write `dtype: int4`, and keys such as `bnb_4bit_use_double_quant` beside it",
+    ),
+    (
+        "gradient_checkpointing_kwargs",
+        "for a plan of PyTorch's stack write `torch: {use_reentrant: ...}`",
+    ),
+    (
+        "use_flash_attention_2",
+        "for a plan of PyTorch's stack write `attn_implementation: flash_attention_2`",
+    ),
+    (
+        "flash_attention",
+        "for a plan of PyTorch's stack write `attn_implementation: flash_attention_2`",
+    ),
+    (
+        "TOKENIZERS_PARALLELISM",
+        "write `env: {TOKENIZERS_PARALLELISM: \"false\"}`; samples are tokenised once, before the training",
+    ),
+    (
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "for a plan of PyTorch's stack write `allocator: {env: {PYTORCH_CUDA_ALLOC_CONF: ...}}`",
+    ),
+    (
+        "CUDA_VISIBLE_DEVICES",
+        "write `device: cuda:0`, or another number; a plan names its `gpu`",
+    ),
+    ("dataloader_num_workers", NO_LOADER),
+    ("num_workers", NO_LOADER),
+    ("dataloader_prefetch_factor", NO_LOADER),
+    ("dataloader_persistent_workers", NO_LOADER),
+    ("dataloader_pin_memory", NOT_PINNED),
+    ("pin_memory", NOT_PINNED),
+    (
+        "low_cpu_mem_usage",
+        "leave it out: weights are read one tensor after another, straight into their format",
+    ),
+    (
+        "remove_unused_columns",
+        "leave it out: `data: {column: ...}` names the column that is read",
+    ),
+    ("ddp_find_unused_parameters", ONE_PROCESS),
+    ("ddp_bucket_cap_mb", ONE_PROCESS),
+    ("ddp_backend", ONE_PROCESS),
+    ("local_rank", ONE_PROCESS),
+    ("fsdp", ONE_PROCESS),
+    ("deepspeed", ONE_PROCESS),
+    (
+        "torch_compile",
+        "leave it out: the kernels are compiled with the program",
+    ),
+    ("tf32", "leave it out: products of float32 are computed in float32"),
+    (
+        "per_device_eval_batch_size",
+        "leave it out: held-out samples are evaluated in micro-batches of `batch_size`",
+    ),
+    ("eval_strategy", EVALUATED_ONCE),
+    ("evaluation_strategy", EVALUATED_ONCE),
+    ("eval_steps", EVALUATED_ONCE),
+    ("save_strategy", SAVED_ONCE),
+    ("save_steps", SAVED_ONCE),
+    ("save_total_limit", SAVED_ONCE),
+    (
+        "report_to",
+        "leave it out: results are files, and `report: {output: ...}` names the report",
+    ),
+    (
+        "trust_remote_code",
+        "leave it out: no code of a model is run, and its family must be known",
+    ),
+];
+
+/// The help for a key of other programs, by the last part of its name, in any case.
+pub(super) fn foreign(name: &str) -> Option<&'static str> {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let mut found = FOREIGN.iter().filter(|(key, _)| key.eq_ignore_ascii_case(last));
+    found.next().map(|(_, help)| *help)
+}
+
+#[cfg(test)]
+mod tests {
+    use cell::keys;
+
+    use super::*;
+
+    #[test]
+    fn no_key_is_foreign_and_none_is_here_twice() {
+        for (index, (key, _)) in FOREIGN.iter().enumerate() {
+            let known = [*key].map(str::to_owned);
+            assert!(!keys::is_known(&known) && keys::moved(key).is_none(), "{key}");
+            assert!(FOREIGN[..index].iter().all(|(other, _)| other != key), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_found_below_a_section_and_in_any_case() {
+        assert_eq!(foreign("training.load_in_4bit"), Some(IN_4_BITS));
+        assert!(foreign("tokenizers_parallelism").is_some());
+        assert_eq!(foreign("rank"), None);
+    }
+}

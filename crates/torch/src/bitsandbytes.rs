@@ -1,0 +1,263 @@
+//! bitsandbytes' linear layers: packed weights that are dequantised for every product.
+
+use trace::Category;
+
+use super::dtype::Dtype;
+use super::tape::Tape;
+use super::tape::Tensor;
+use super::tape::{Backward, Gradients};
+use super::versions::Bitsandbytes;
+
+/// Scales that share a scale of their own, with double quantisation.
+const NESTED_BLOCK: u64 = 256;
+/// Values of a 4-bit and of an 8-bit code.
+const CODE: u64 = 16;
+const NESTED_CODE: u64 = 256;
+
+/// A 4-bit weight with its scales.
+pub(super) struct FourBit<'t> {
+    /// The packed weight, its scales and their tables.
+    _held: Vec<Tensor<'t>>,
+    out_features: u32,
+    in_features: u32,
+    /// The weights that share a scale, and true if the scales are quantised themselves.
+    blocks: (u64, bool),
+    /// The scales, if they are; else 0.
+    nested_scales: u64,
+    compute: Dtype,
+    /// The format it was quantised from, which the derivative dequantises to.
+    source: Dtype,
+    release: Bitsandbytes,
+}
+
+/// An 8-bit weight with the scale of each row.
+pub(super) struct EightBit<'t> {
+    weight: Tensor<'t>,
+    _scales: Tensor<'t>,
+    finds_outliers: bool,
+}
+
+impl Tape {
+    fn parameter_bytes(&self, bytes: u64) -> Tensor<'_> {
+        self.bytes(bytes, Category::Parameter)
+    }
+
+    /// Quantises a weight that is on the GPU (`quantize_4bit` in `functional.py`), which releases it. `block` weights share a
+    /// scale.
+    pub(super) fn four_bit<'t>(
+        &'t self,
+        weight: Tensor<'t>,
+        compute: Dtype,
+        (block, double_quant): (u64, bool),
+        release: Bitsandbytes,
+    ) -> FourBit<'t> {
+        let elements = weight.numel();
+        let blocks = elements.div_ceil(block);
+        let scales = self.parameter_bytes(blocks * 4);
+        let packed = self.parameter_bytes(elements.div_ceil(2));
+        let code = self.parameter_bytes(CODE * 4);
+        let held = if double_quant {
+            let offset = self.parameter_bytes(4);
+            let centred = self.bytes(blocks * 4, Category::Temporary);
+            let nested_code = self.parameter_bytes(NESTED_CODE * 4);
+            let nested = self.parameter_bytes(blocks.div_ceil(NESTED_BLOCK) * 4);
+            let bytes = self.parameter_bytes(blocks);
+            drop((scales, centred));
+            vec![packed, bytes, nested, nested_code, offset, code]
+        } else {
+            vec![packed, scales, code]
+        };
+        FourBit {
+            _held: held,
+            out_features: weight.dims()[0],
+            in_features: weight.dims()[1],
+            blocks: (block, double_quant),
+            nested_scales: if double_quant { blocks } else { 0 },
+            compute,
+            source: weight.dtype(),
+            release,
+        }
+    }
+
+    /// Quantises a weight that is on the GPU to 8 bits by rows, which releases it. `Bnb8bitQuantize.convert` in
+    /// `integrations/bitsandbytes.py` takes it to the CPU and back, where it is made float16, while the first is still there.
+    pub(super) fn eight_bit<'t>(&'t self, weight: Tensor<'t>, finds_outliers: bool) -> EightBit<'t> {
+        let source = weight.like(Dtype::Float16);
+        let scales = self.parameter_bytes(u64::from(weight.dims()[0]) * 4);
+        let quantised = self.empty_as(weight.view.layout, Dtype::Int8, Category::Parameter);
+        drop((source, weight));
+        EightBit {
+            weight: quantised,
+            _scales: scales,
+            finds_outliers,
+        }
+    }
+}
+
+impl<'t> FourBit<'t> {
+    /// The format of its products.
+    pub(super) fn compute(&self) -> Dtype {
+        self.compute
+    }
+
+    /// `dequantize_4bit` of the weight.
+    pub(super) fn dequantised(&self, tape: &'t Tape) -> Tensor<'t> {
+        let dims = [self.out_features, self.in_features];
+        dequantised(tape, &dims, self.source, self.nested_scales)
+    }
+
+    /// Copies of the packed weight, its scales and their tables (`Params4bit.__deepcopy__` in `nn/modules.py`).
+    pub(super) fn copies(&self, tape: &'t Tape) -> Vec<Tensor<'t>> {
+        let (block, double_quant) = self.blocks;
+        let elements = u64::from(self.out_features) * u64::from(self.in_features);
+        let blocks = elements.div_ceil(block);
+        let scales = match double_quant {
+            true => vec![blocks, blocks.div_ceil(NESTED_BLOCK) * 4, NESTED_CODE * 4, 4],
+            false => vec![blocks * 4],
+        };
+        let sizes = scales.into_iter().chain([CODE * 4, elements.div_ceil(2)]);
+        sizes.map(|bytes| tape.bytes(bytes, Category::Temporary)).collect()
+    }
+
+    /// The same layer with another weight, which is quantised.
+    pub(super) fn quantised_again(&self, weight: Tensor<'t>) -> Self {
+        let tape = weight.tape;
+        tape.four_bit(weight, self.compute, self.blocks, self.release)
+    }
+
+    /// `Linear4bit.forward`.
+    pub(super) fn forward(&self, input: &Tensor<'t>, bias: Option<&Tensor<'t>>) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let tape = backward.tape;
+            let [(input, _), (dims, source), _] = backward.attributes.inputs;
+            let bias = backward.bias_gradient(grad);
+            if !backward.needs[0] {
+                return [None, None, bias];
+            }
+            let weight = dequantised(tape, &dims, source, backward.attributes.nested_scales);
+            let cast = weight.to(grad.dtype());
+            drop(weight);
+            let this = tape.product(&input, grad.dtype());
+            drop(cast);
+            [Some(this), None, bias]
+        }
+        // The format of the input won if products are safe in it: `Linear4bit.set_compute_type` in `nn/modules.py`.
+        let compute = match input.dtype() {
+            safe @ (Dtype::Float32 | Dtype::Bfloat16) if self.release.computes_in_input_format => safe,
+            _ => self.compute,
+        };
+        let cast = input.to(compute);
+        let bias = bias.map(|bias| bias.to(compute));
+        let dims = [self.out_features, self.in_features];
+        let tape = input.tape;
+        let frozen = cast.clone().detach();
+        let record = match &bias {
+            Some(bias) => tape.record(&[&cast, &frozen, bias], derivative),
+            None => tape.record(&[&cast], derivative),
+        };
+        let mut record = record.argument(1, &dims, self.source).nested_scales(self.nested_scales);
+        // A bias' gradient needs no input.
+        if self.release.keeps_inputs && cast.requires_grad() {
+            record.keep_unseen(&cast);
+        }
+        let (weight, scales) = if self.release.dequantises_to_compute_dtype {
+            let scales = [0, 1].map(|_| float32_scales(tape, self.nested_scales));
+            (tape.empty(&dims, compute), Some(scales))
+        } else {
+            let weight = dequantised(tape, &dims, self.source, self.nested_scales);
+            (weight.to(compute), None)
+        };
+        // Autocast takes part in the product within.
+        let operands = (tape.autocast_to(&weight), tape.autocast_to(&frozen));
+        let output = record.finish(cast.with_width(self.out_features, operands.1.dtype()));
+        match bias {
+            Some(_) => tape.use_cublas_lt(),
+            None => tape.use_cublas(),
+        }
+        drop((scales, operands, weight, bias, frozen));
+        output.to(input.dtype())
+    }
+}
+
+impl<'t> Backward<'t> {
+    /// `grad.sum(0)` in the format of the bias, which the engine brings to its shape.
+    fn bias_gradient(&self, grad: &Tensor<'t>) -> Option<Tensor<'t>> {
+        let (_, dtype) = self.attributes.inputs[2];
+        self.needs[2].then(|| self.tape.empty(&grad.dims()[1..], dtype))
+    }
+}
+
+/// A 4-bit weight in `dtype`; scales that were quantised themselves are made float32 first (`dequantize_4bit` in
+/// `functional.py`).
+fn dequantised<'t>(tape: &'t Tape, dims: &[u32], dtype: Dtype, nested_scales: u64) -> Tensor<'t> {
+    let scales = float32_scales(tape, nested_scales);
+    let weight = tape.empty(dims, dtype);
+    drop(scales);
+    weight
+}
+
+/// So many scales of a weight in float32, if there are any.
+fn float32_scales(tape: &Tape, count: u64) -> Option<Tensor<'_>> {
+    (count > 0).then(|| tape.bytes(count * 4, Category::Temporary))
+}
+
+impl<'t> EightBit<'t> {
+    /// `int8_vectorwise_dequant` of the weight.
+    pub(super) fn dequantised(&self, tape: &'t Tape) -> Tensor<'t> {
+        let scaled = tape.empty(self.weight.dims(), Dtype::Float32);
+        let weight = tape.empty(self.weight.dims(), Dtype::Float32);
+        drop(scaled);
+        weight
+    }
+
+    /// The same layer with another weight, which is quantised.
+    pub(super) fn quantised_again(&self, weight: Tensor<'t>) -> Self {
+        weight.tape.eight_bit(weight, self.finds_outliers)
+    }
+
+    /// `Linear8bitLt.forward`, no column of whose input has an outlier.
+    pub(super) fn forward(&self, input: &Tensor<'t>, bias: Option<&Tensor<'t>>) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let tape = backward.tape;
+            let [(input, dtype), (weight, _), _] = backward.attributes.inputs;
+            let bias = backward.bias_gradient(grad);
+            if !backward.needs[0] {
+                return [None, None, bias];
+            }
+            let flat = grad.reshaped(&grad.rows_and_width());
+            let dequantised = tape.empty(&weight, dtype);
+            let scales = tape.empty(&weight[..1], Dtype::Float32);
+            drop(scales);
+            let cast = flat.to(dtype);
+            let this = tape.empty(&input, dtype);
+            drop((dequantised, cast));
+            [Some(this), None, bias]
+        }
+        let tape = input.tape;
+        let mut record = match bias {
+            Some(bias) => tape.record(&[input, &self.weight, bias], derivative),
+            None => tape.record(&[input, &self.weight], derivative),
+        };
+        let [rows, width] = input.rows_and_width();
+        let out_features = self.weight.dims()[0];
+        let half = input.to(Dtype::Float16).detach();
+        let row_scales = tape.empty(&[rows], Dtype::Float32);
+        let quantised = tape.empty(&[rows, width], Dtype::Int8);
+        let outliers = self.finds_outliers.then(|| {
+            let magnitude = half.like(Dtype::Float16);
+            let outliers = half.like(Dtype::Bool);
+            drop(magnitude);
+            outliers
+        });
+        drop((outliers, half));
+        let sums = tape.empty(&[rows, out_features], Dtype::Int32);
+        let half = tape.empty(&[rows, out_features], Dtype::Float16);
+        let output = half.to(input.dtype()).detach();
+        drop((half, sums, quantised, row_scales));
+        // Kept on the context itself, where checkpointing does not see it; not for a bias' gradient.
+        if input.requires_grad() {
+            record.keep_unseen(input);
+        }
+        record.finish(output.reshaped(&input.view.layout.dims.with_last(out_features)))
+    }
+}

@@ -1,0 +1,194 @@
+//! The configuration of a training run on PyTorch's stack.
+
+use arch::ModelConfig;
+use options::{
+    self, AdapterOptions, Attention, Autocast, Checkpointing, Generation, LoraATraining, Loss, NamePattern, Optimizer,
+    OutputLifetime, Upcast, ZeroGrad, is_trainable,
+};
+
+use super::dtype::Dtype;
+use super::gpu::ComputeCapability;
+use super::versions::{Bitsandbytes, Peft, Pytorch, Transformers};
+
+/// The kernels whose memory is traced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// PyTorch's CPU kernels on fake tensors, where nothing is added in place; for comparisons.
+    Cpu,
+    /// PyTorch's CUDA kernels.
+    Cuda,
+}
+
+/// The shape of a micro-batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MicroBatchShape {
+    /// Samples.
+    pub batch: u32,
+    /// Tokens a sample, padding included.
+    pub len: u32,
+    /// True if a sample is shorter than `len`, so that the model gets a mask.
+    pub padded: bool,
+    /// Samples that the only row has one after the other, apart from each other by their starts (TRL's padding-free batches);
+    /// 0 if each row is one text.
+    pub apart: u32,
+}
+
+/// A model and how it is trained.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Configuration {
+    /// The model's shape.
+    pub model: ModelConfig,
+    /// The format of the base weights.
+    pub dtype: options::Dtype,
+    /// The format of the weights that int8 and int4 leave unquantised.
+    pub torch_dtype: Dtype,
+    /// The adapters; `None` trains weights.
+    pub adapter: Option<AdapterOptions>,
+    /// The weights that are trained without adapters: all without patterns.
+    pub trainable: Option<Vec<NamePattern>>,
+    /// The training of LoRA's A.
+    pub lora_a: LoraATraining,
+    /// Weights that share a scale of int4.
+    pub bnb_4bit_blocksize: u64,
+    /// Quantise the scales of int4 too.
+    pub bnb_4bit_use_double_quant: bool,
+    /// The format that products of int4 are computed in.
+    pub bnb_4bit_compute_dtype: Dtype,
+    /// True if outliers are looked for among the inputs of int8's products (`llm_int8_threshold` above 0).
+    pub finds_outliers: bool,
+    /// How attention is computed.
+    pub attn_implementation: Attention,
+    /// The weights that are cast to float32 before training.
+    pub upcast: Upcast,
+    /// The format of mixed precision.
+    pub autocast: Autocast,
+    /// Keep the key-value cache while training.
+    pub use_cache: bool,
+    /// Steps after which the allocator's cache is given back; 0 never.
+    pub empty_cache_steps: u32,
+    /// The blocks that recompute their forward pass.
+    pub gradient_checkpointing: Checkpointing,
+    /// Make the embeddings' output require a gradient, as checkpointing of frozen embeddings needs or used to need.
+    pub enable_input_require_grads: bool,
+    /// The optimizer.
+    pub optim: Optimizer,
+    /// Rank of rsvd's state.
+    pub optim_rank: u32,
+    /// Steps after which rsvd refreshes its projections.
+    pub update_proj_gap: u32,
+    /// True if embeddings have states of 32 bits with an optimizer of 8 bits.
+    pub embedding_states_32bit: bool,
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+    /// Largest norm of the gradients; 0 switches clipping off.
+    pub max_grad_norm: f64,
+    /// The causal loss.
+    pub loss: Loss,
+    /// How long a micro-batch's outputs live.
+    pub outputs: OutputLifetime,
+    /// When gradients are released.
+    pub zero_grad: ZeroGrad,
+    /// Generation between steps.
+    pub generation: Option<Generation>,
+    /// The GPU, as far as libraries ask.
+    pub capability: ComputeCapability,
+    /// The GPU's multiprocessors, among which kernels share out their work; `None` for those of a usual GPU of its capability.
+    pub multiprocessors: Option<u64>,
+    /// The release of transformers.
+    pub transformers: Transformers,
+    /// The release of PEFT.
+    pub peft: Peft,
+    /// The release of bitsandbytes.
+    pub bitsandbytes: Bitsandbytes,
+    /// The release of PyTorch.
+    pub pytorch: Pytorch,
+    /// Weights that stay as they are come to the GPU by `from_pretrained` with a `device_map`, and not by `model.to("cuda")`
+    /// after it.
+    pub device_map: bool,
+    /// Bytes of the GPU that are free before anything is loaded; `None` if no GPU is named.
+    pub free_bytes: Option<u64>,
+    /// The kernels whose memory is traced.
+    pub backend: Backend,
+}
+
+impl Configuration {
+    /// A spec's default cell on one of NVIDIA's Ampere GPUs: NF4 with LoRA of rank 16 on every linear layer.
+    pub fn new(model: ModelConfig) -> Self {
+        Self {
+            model,
+            dtype: options::Dtype::Int4,
+            torch_dtype: Dtype::Bfloat16,
+            adapter: Some(AdapterOptions::lora(16, 16.0)),
+            trainable: None,
+            lora_a: LoraATraining::Trained,
+            bnb_4bit_blocksize: options::DEFAULT_BLOCK_SIZE as u64,
+            bnb_4bit_use_double_quant: true,
+            bnb_4bit_compute_dtype: Dtype::Bfloat16,
+            finds_outliers: true,
+            attn_implementation: Attention::Sdpa,
+            upcast: Upcast::None,
+            autocast: Autocast::None,
+            use_cache: false,
+            empty_cache_steps: 0,
+            gradient_checkpointing: Checkpointing::None,
+            enable_input_require_grads: false,
+            optim: Optimizer::Adamw,
+            optim_rank: 4,
+            update_proj_gap: 200,
+            embedding_states_32bit: Transformers::TODAY.embedding_states_32bit,
+            weight_decay: 0.0,
+            max_grad_norm: 1.0,
+            loss: Loss::Full,
+            outputs: OutputLifetime::Step,
+            zero_grad: ZeroGrad::AfterStep,
+            generation: None,
+            capability: ComputeCapability(8, 0),
+            multiprocessors: None,
+            transformers: Transformers::TODAY,
+            peft: Peft::TODAY,
+            bitsandbytes: Bitsandbytes::TODAY,
+            pytorch: Pytorch::TODAY,
+            device_map: false,
+            free_bytes: None,
+            backend: Backend::Cuda,
+        }
+    }
+
+    /// The format of all that is not quantised, as it is loaded.
+    pub(super) fn unquantised(&self) -> Dtype {
+        match self.dtype {
+            options::Dtype::Float32 => Dtype::Float32,
+            options::Dtype::Float16 => Dtype::Float16,
+            options::Dtype::Bfloat16 => Dtype::Bfloat16,
+            options::Dtype::Int8 | options::Dtype::Int4 => self.torch_dtype,
+        }
+    }
+
+    /// The format of autocast, if it is on.
+    pub(super) fn autocast_dtype(&self) -> Option<Dtype> {
+        match self.autocast {
+            Autocast::None => None,
+            Autocast::Bfloat16 => Some(Dtype::Bfloat16),
+            Autocast::Float16 => Some(Dtype::Float16),
+        }
+    }
+
+    /// True if A and B are groups of their own to the optimizer, as with LoRA+.
+    pub(super) fn has_groups(&self) -> bool {
+        self.adapter.as_ref().is_some_and(|adapter| adapter.lr_ratio() != 1.0)
+    }
+
+    /// True if the weight `part` of the module called `module` is trained without adapters.
+    pub(super) fn trains(&self, module: &str, part: &str) -> bool {
+        self.adapter.is_none() && is_trainable(self.trainable.as_deref(), module, part)
+    }
+
+    /// True if a step leaves nothing that the next one releases or adds to, so that its events can be repeated.
+    pub(super) fn steps_end_clean(&self) -> bool {
+        self.outputs != OutputLifetime::NextForward
+            && self.zero_grad == ZeroGrad::AfterStep
+            && self.lora_a != LoraATraining::Unstepped
+            // Only some steps renew its projections.
+            && self.optim != Optimizer::Rsvd
+    }
+}

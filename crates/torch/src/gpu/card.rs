@@ -1,0 +1,280 @@
+//! NVIDIA's GPUs: names and memory, from `cards.csv`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::LazyLock;
+
+use base::text::{Mistake, quoted, suggestion};
+use options::ByteSize;
+
+use super::capability::ComputeCapability;
+
+/// A GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gpu {
+    /// The name in specs and on the command line.
+    pub name: &'static str,
+    /// What libraries ask of it to choose their kernels.
+    pub capability: ComputeCapability,
+    /// Memory by the box, in GiB.
+    pub nominal_gib: u64,
+    /// Its multiprocessors, if they are known.
+    pub multiprocessors: Option<u64>,
+    /// Bytes of memory as CUDA reports them (`totalGlobalMem`), less than on the box: the driver keeps some, and ECC takes
+    /// some. Drivers differ by up to 2 %; of those seen, without Windows, it is the least.
+    pub total_bytes: u64,
+    /// The source of `total_bytes`.
+    pub total_source: MemorySource,
+    /// A process besides what PyTorch's allocator holds, if somebody measured and published it.
+    pub context: Option<Context>,
+}
+
+/// The source of a GPU's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemorySource {
+    /// `deviceQuery` of NVIDIA's CUDA samples, in bytes.
+    DeviceQuery,
+    /// A program that prints whole MiB.
+    Program(&'static str),
+    /// An estimate: the share that this GPU has of the memory on its box.
+    Like(&'static str),
+}
+
+impl MemorySource {
+    /// True if nobody measured the figure.
+    pub fn is_estimate(self) -> bool {
+        matches!(self, Self::Like(_))
+    }
+}
+
+impl fmt::Display for MemorySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DeviceQuery => f.write_str("deviceQuery of NVIDIA's CUDA samples"),
+            Self::Program(name) => write!(f, "{name}, in whole MiB"),
+            Self::Like(name) => write!(f, "an estimate from {name}"),
+        }
+    }
+}
+
+/// The memory of a process besides what PyTorch's allocator holds. It depends on the driver and on the libraries that are loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Context {
+    /// Its bytes.
+    pub bytes: u64,
+    /// Who measured it.
+    pub source: &'static str,
+}
+
+/// The table; the file says what its columns are.
+static CARDS: &str = include_str!("cards.csv");
+
+static GPUS: LazyLock<Vec<Gpu>> = LazyLock::new(|| {
+    let mut gpus: Vec<Gpu> = rows().filter_map(Gpu::read).collect();
+    for index in 0..gpus.len() {
+        let MemorySource::Like(name) = gpus[index].total_source else {
+            continue;
+        };
+        if let Some(like) = gpus.iter().find(|gpu| gpu.name == name) {
+            gpus[index].total_bytes = like.total_bytes * gpus[index].nominal_gib / like.nominal_gib;
+        }
+    }
+    gpus
+});
+
+fn rows() -> impl Iterator<Item = &'static str> {
+    CARDS.lines().filter(|line| !line.starts_with('#'))
+}
+
+impl Gpu {
+    /// A row of the table; an estimate has no memory yet.
+    fn read(row: &'static str) -> Option<Self> {
+        let mut columns = row.splitn(8, ',');
+        let mut next = || columns.next();
+        let (name, capability, nominal_gib) = (next()?, next()?.parse().ok()?, next()?.parse().ok()?);
+        let multiprocessors = next()?.parse().ok();
+        let (total, source) = (next()?, next()?);
+        let (total_bytes, total_source) = match source.split_once(' ') {
+            Some(("like", name)) => (0, MemorySource::Like(name)),
+            _ if source == "deviceQuery" => (ByteSize::from_str(total).ok()?.0, MemorySource::DeviceQuery),
+            _ => (ByteSize::from_str(total).ok()?.0, MemorySource::Program(source)),
+        };
+        let context = match (next(), next()) {
+            (Some(mib), Some(source)) => Some(Context {
+                bytes: (mib.parse::<f64>().ok()? * f64::from(1 << 20)) as u64,
+                source,
+            }),
+            _ => None,
+        };
+        Some(Self {
+            name,
+            capability,
+            nominal_gib,
+            multiprocessors,
+            total_bytes,
+            total_source,
+            context,
+        })
+    }
+
+    /// All known GPUs.
+    pub fn all() -> &'static [Self] {
+        &GPUS
+    }
+
+    /// The GPU with this name, however it is spaced and with the maker's words or without: `NVIDIA GeForce RTX 3090` is
+    /// `rtx-3090`, and `NVIDIA A100-SXM4-80GB` is `a100-80gb`. A model that is sold with different memories needs its size.
+    ///
+    /// # Errors
+    ///
+    /// The text is not the name of a known GPU.
+    pub fn named(text: &str) -> Result<&'static Self, Mistake> {
+        if let Some(gpu) = GPUS.iter().find(|gpu| gpu.name == text) {
+            return Ok(gpu);
+        }
+        let name = plain(text);
+        if let Some(gpu) = GPUS.iter().find(|gpu| plain(gpu.name) == name) {
+            return Ok(gpu);
+        }
+        let sizes: Vec<&Gpu> = GPUS
+            .iter()
+            .filter(|gpu| gpu.without_size().as_ref() == Some(&name))
+            .collect();
+        match sizes.as_slice() {
+            [] => Err(Mistake {
+                message: format!("{} is not a known GPU", quoted(text)),
+                help: Some(
+                    suggestion(text.trim(), GPUS.iter().map(|gpu| gpu.name))
+                        .unwrap_or_else(|| "`expctl list --gpus` prints those that are known".into()),
+                ),
+                range: None,
+            }),
+            [gpu] => Ok(gpu),
+            several => {
+                let names: Vec<&str> = several.iter().map(|gpu| gpu.name).collect();
+                let message = format!("{} comes with different memories", quoted(text));
+                Err(Mistake::new(message).help(format!("write its size too: `{}`", names.join("` or `"))))
+            }
+        }
+    }
+
+    /// The name in plain form without the size at its end; `None` without a size.
+    fn without_size(&self) -> Option<String> {
+        let (model, size) = self.name.rsplit_once('-')?;
+        size.ends_with("gb").then(|| plain(model))
+    }
+}
+
+/// Words that tell apart no GPUs of the table: the maker's, and those of forms and editions.
+const DROPPED: [&str; 15] = [
+    "nvidia",
+    "geforce",
+    "tesla",
+    "gpu",
+    "generation",
+    "blackwell",
+    "workstation",
+    "server",
+    "edition",
+    "pcie",
+    "sxm2",
+    "sxm4",
+    "hbm2",
+    "hbm2e",
+    "hbm3",
+];
+
+/// A name without what people and drivers write differently.
+fn plain(name: &str) -> String {
+    let words = name
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .map(str::to_ascii_lowercase);
+    words.filter(|word| !DROPPED.contains(&word.as_str())).collect()
+}
+
+impl fmt::Display for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_row_is_a_gpu_with_less_memory_than_its_box_says() {
+        assert_eq!(Gpu::all().len(), rows().count(), "a row could not be read");
+        let names: BTreeSet<&str> = Gpu::all().iter().map(|gpu| gpu.name).collect();
+        assert_eq!(names.len(), Gpu::all().len(), "a name is there twice");
+        for gpu in Gpu::all() {
+            let nominal = gpu.nominal_gib << 30;
+            assert!(
+                gpu.total_bytes < nominal + (2 << 30) && gpu.total_bytes > nominal / 100 * 90,
+                "{gpu}"
+            );
+            if let Some((_, size)) = gpu.name.rsplit_once('-').filter(|(_, size)| size.ends_with("gb")) {
+                assert_eq!(size, format!("{}gb", gpu.nominal_gib), "{gpu}");
+            }
+            assert!(gpu.context.is_none_or(|context| context.bytes < 1 << 30), "{gpu}");
+            assert_eq!(Gpu::named(gpu.name), Ok(gpu));
+        }
+    }
+
+    #[test]
+    fn gpus_of_one_capability_differ_in_multiprocessors() {
+        let count = |name| Gpu::named(name).unwrap().multiprocessors;
+        assert_eq!((count("t4"), count("rtx-2080-ti")), (Some(40), Some(68)));
+        assert_eq!((count("a100-80gb"), count("a30")), (Some(108), Some(56)));
+        assert_eq!(count("quadro-rtx-4000"), None);
+        for gpu in Gpu::all() {
+            assert!(
+                gpu.multiprocessors.is_none_or(|count| (5..=188).contains(&count)),
+                "{gpu}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_estimate_is_from_a_measured_gpu_of_its_generation() {
+        let estimates = Gpu::all().iter().filter(|gpu| gpu.total_source.is_estimate());
+        for gpu in estimates {
+            let MemorySource::Like(name) = gpu.total_source else {
+                continue;
+            };
+            let like = Gpu::named(name).unwrap();
+            assert!(!like.total_source.is_estimate(), "{gpu} like {name}");
+            assert_eq!(gpu.capability.architecture(), like.capability.architecture(), "{gpu}");
+        }
+        let estimated = Gpu::named("rtx-4070-super").unwrap();
+        assert_eq!(estimated.total_source.to_string(), "an estimate from rtx-4070");
+        assert_eq!(
+            estimated.total_bytes >> 20,
+            Gpu::named("rtx-4070").unwrap().total_bytes >> 20
+        );
+    }
+
+    #[test]
+    fn names_are_read_as_people_and_drivers_write_them() {
+        let names = [
+            ("T4", "t4"),
+            ("Tesla T4", "t4"),
+            ("NVIDIA GeForce RTX 3090", "rtx-3090"),
+            ("RTX3060 12GB", "rtx-3060-12gb"),
+            ("rtx 3070", "rtx-3070-8gb"),
+            ("H100_80GB", "h100-80gb"),
+            ("NVIDIA H100 80GB HBM3", "h100-80gb"),
+            ("NVIDIA A100 40GB", "a100-40gb"),
+            ("NVIDIA A100-SXM4-80GB", "a100-80gb"),
+            ("Tesla P100-PCIE-16GB", "p100-16gb"),
+            ("NVIDIA GeForce RTX 4060 Laptop GPU", "rtx-4060-laptop"),
+            ("NVIDIA RTX 6000 Ada Generation", "rtx-6000-ada"),
+            ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "rtx-pro-6000"),
+        ];
+        for (text, name) in names {
+            assert_eq!(Gpu::named(text).map(|gpu| gpu.name), Ok(name), "{text}");
+        }
+    }
+}

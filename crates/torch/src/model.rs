@@ -1,0 +1,58 @@
+//! A model of any family, loaded.
+
+use options::Generation;
+
+use super::configuration::{Configuration, MicroBatchShape};
+use super::frames::Frame;
+use super::models::attention_options::AttentionOptions;
+use super::models::decoder::{Decoder, Output};
+use super::models::encoder::Encoder;
+use super::models::loader::Loader;
+use super::tape::{Tape, Tensor};
+use super::view::View;
+
+/// A model of any family.
+pub(super) enum Model<'t> {
+    Decoder(Box<Decoder<'t>>),
+    Encoder(Box<Encoder<'t>>),
+}
+
+impl<'t> Model<'t> {
+    pub(super) fn load(loader: &mut Loader<'t, '_>, configuration: &Configuration) -> Self {
+        let (config, plan) = (&configuration.model, AttentionOptions::of(configuration));
+        if config.family.is_encoder() {
+            Self::Encoder(Box::new(Encoder::load(loader, config, plan)))
+        } else {
+            Self::Decoder(Box::new(Decoder::load(loader, config, plan)))
+        }
+    }
+
+    pub(super) fn forward(
+        &self,
+        tape: &'t Tape,
+        configuration: &Configuration,
+        micro: &MicroBatchShape,
+        ids: &Tensor<'t>,
+    ) -> Output<'t> {
+        match self {
+            Self::Decoder(decoder) => decoder.forward(tape, configuration, micro, ids),
+            Self::Encoder(encoder) => encoder.forward(tape, configuration, micro, ids),
+        }
+    }
+
+    /// Generates tokens, as decoders can.
+    pub(super) fn generate(&self, tape: &'t Tape, configuration: &Configuration, generation: &Generation) {
+        match self {
+            Self::Decoder(decoder) => decoder.generate(tape, configuration, generation),
+            Self::Encoder(_) => {}
+        }
+    }
+
+    pub(super) fn recompute(&self, tape: &'t Tape, frame: &Frame) -> Option<View> {
+        let output = match self {
+            Self::Decoder(decoder) => decoder.recompute(tape, frame),
+            Self::Encoder(encoder) => encoder.recompute(tape, frame),
+        };
+        output.map(Tensor::into_view)
+    }
+}

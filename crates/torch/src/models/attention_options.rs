@@ -1,0 +1,40 @@
+//! How attention is computed in a run: what transformers chooses.
+
+use options::Attention;
+
+use crate::configuration::Configuration;
+use crate::dtype::Dtype;
+
+/// How attention is computed in this run.
+#[derive(Clone, Copy)]
+pub(crate) struct AttentionOptions {
+    pub implementation: Attention,
+    /// `sdpa` is given fewer heads of keys and values than of queries, unless there is a mask (`use_gqa_in_sdpa` in
+    /// `integrations/sdpa_attention.py`).
+    pub grouped: bool,
+    /// It is given the heads of one token that share keys and values as so many tokens.
+    pub packs_heads_of_one_token: bool,
+    /// The kernel is given contiguous queries, keys and values.
+    pub copies_heads: bool,
+    /// flash_attention_2 is given keys and values repeated for the queries that share them.
+    pub repeats_flash_heads: bool,
+    /// The format that flash_attention_2 is given in place of float32.
+    pub flash_dtype: Dtype,
+    /// Keys and values are copied into the cache.
+    pub copies_into_cache: bool,
+}
+
+impl AttentionOptions {
+    /// The choices of transformers for this configuration.
+    pub(crate) fn of(configuration: &Configuration) -> Self {
+        Self {
+            implementation: configuration.attn_implementation,
+            grouped: !configuration.transformers.repeats_heads,
+            packs_heads_of_one_token: configuration.transformers.packs_heads_of_one_token,
+            copies_heads: configuration.transformers.copies_heads,
+            repeats_flash_heads: configuration.transformers.repeats_flash_heads,
+            flash_dtype: configuration.autocast_dtype().unwrap_or(configuration.unquantised()),
+            copies_into_cache: configuration.transformers.copies_into_cache,
+        }
+    }
+}

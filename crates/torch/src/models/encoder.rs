@@ -1,0 +1,314 @@
+//! Encoders with a classifier: BERT and DistilBERT.
+
+use arch::{Family, ModelConfig};
+use options::Attention;
+use trace::{Category, Module};
+
+use super::attention_options::AttentionOptions;
+use super::decoder::Output;
+use super::loader::Loader;
+use crate::configuration::{Backend, Configuration, MicroBatchShape};
+use crate::dtype::Dtype;
+use crate::frames::Frame;
+use crate::layout::Layout;
+use crate::peft::Linear;
+use crate::tape::Tape;
+use crate::tape::Tensor;
+
+/// A layer norm's weight and bias.
+struct Norm<'t>([Tensor<'t>; 2]);
+
+impl<'t> Norm<'t> {
+    fn load(loader: &mut Loader<'t, '_>, path: &str) -> Self {
+        Self([loader.weight(path), loader.bias(path)])
+    }
+
+    fn forward(&self, input: &Tensor<'t>) -> Tensor<'t> {
+        input.layer_norm(&self.0[0], &self.0[1])
+    }
+}
+
+struct Block<'t> {
+    projections: [Linear<'t>; 3],
+    output: Linear<'t>,
+    attention_norm: Norm<'t>,
+    inner: Linear<'t>,
+    outer: Linear<'t>,
+    output_norm: Norm<'t>,
+}
+
+/// A sequence classifier.
+pub(crate) struct Encoder<'t> {
+    /// Tables of words, positions and, in BERT, kinds of segments.
+    words: Tensor<'t>,
+    positions: Tensor<'t>,
+    segments: Option<Tensor<'t>>,
+    embedding_norm: Norm<'t>,
+    blocks: Vec<Block<'t>>,
+    /// BERT's pooler, DistilBERT's pre-classifier.
+    pooler: Linear<'t>,
+    classifier: Linear<'t>,
+    /// The buffers of position and segment ids, and the frozen copy of the classifier if adapters are trained.
+    _buffers: Vec<Tensor<'t>>,
+    config: ModelConfig,
+    attention: AttentionOptions,
+}
+
+impl<'t> Encoder<'t> {
+    pub(crate) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig, attention: AttentionOptions) -> Self {
+        let tape = loader.tape;
+        let bert = config.family == Family::Bert;
+        let name = |bert_name, distilbert| if bert { bert_name } else { distilbert };
+        let mut table = |bert_name, distilbert| loader.weight(name(bert_name, distilbert));
+        let words = table(
+            "bert.embeddings.word_embeddings",
+            "distilbert.embeddings.word_embeddings",
+        );
+        let positions = table(
+            "bert.embeddings.position_embeddings",
+            "distilbert.embeddings.position_embeddings",
+        );
+        let segments = bert.then(|| loader.weight("bert.embeddings.token_type_embeddings"));
+        let embedding_norm = Norm::load(
+            loader,
+            name("bert.embeddings.LayerNorm", "distilbert.embeddings.LayerNorm"),
+        );
+        let blocks = (0..config.num_hidden_layers).map(|index| {
+            loader.enter(Some(index));
+            Block {
+                projections: [
+                    name("attention.self.query", "attention.q_lin"),
+                    name("attention.self.key", "attention.k_lin"),
+                    name("attention.self.value", "attention.v_lin"),
+                ]
+                .map(|path| loader.linear(path)),
+                output: loader.linear(name("attention.output.dense", "attention.out_lin")),
+                attention_norm: Norm::load(loader, name("attention.output.LayerNorm", "sa_layer_norm")),
+                inner: loader.linear(name("intermediate.dense", "ffn.lin1")),
+                outer: loader.linear(name("output.dense", "ffn.lin2")),
+                output_norm: Norm::load(loader, name("output.LayerNorm", "output_layer_norm")),
+            }
+        });
+        let mut blocks: Vec<_> = blocks.collect();
+        loader.enter(None);
+        let mut pooler = if bert {
+            loader.linear("bert.pooler.dense")
+        } else {
+            // PEFT trains a copy, and refuses one whose weight is quantised (as of 0.21: "only Tensors of floating point dtype
+            // can require gradients"). So bitsandbytes has to be told to leave it out, by `llm_int8_skip_modules`.
+            loader.head("pre_classifier")
+        };
+        let mut classifier = loader.head("classifier");
+        let buffers = (0..if bert { 2 } else { 1 }).map(|_| {
+            let layout = Layout::contiguous(&[config.max_position_embeddings as u32]);
+            tape.empty_as(layout, Dtype::Int64, Category::Parameter)
+        });
+        let mut buffers: Vec<_> = buffers.collect();
+        loader.end_base_model();
+        for (index, block) in blocks.iter_mut().enumerate() {
+            let linears = block
+                .projections
+                .iter_mut()
+                .chain([&mut block.output, &mut block.inner, &mut block.outer]);
+            linears.for_each(|linear| loader.adapt(linear, Some(index)));
+        }
+        if bert {
+            loader.adapt(&mut pooler, None);
+        } else {
+            // Its name ends in that of the classifier, which is all that PEFT asks.
+            loader.train_layer_copy(&mut pooler, None);
+        }
+        loader.train_layer_copy(&mut classifier, None);
+        tape.cast_adapters();
+        buffers.append(&mut loader.originals);
+        Self {
+            words,
+            positions,
+            segments,
+            embedding_norm,
+            blocks,
+            pooler,
+            classifier,
+            _buffers: buffers,
+            config: config.clone(),
+            attention,
+        }
+    }
+
+    fn dropout(&self, input: Tensor<'t>) -> Tensor<'t> {
+        if self.config.hidden_dropout > 0.0 {
+            input.dropout()
+        } else {
+            input
+        }
+    }
+
+    /// The output, and the weights of eager attention, which the block holds on to.
+    fn attention(
+        &self,
+        block: &Block<'t>,
+        hidden: &Tensor<'t>,
+        mask: Option<&Tensor<'t>>,
+    ) -> (Tensor<'t>, Option<Tensor<'t>>) {
+        let &[batch, length, width] = hidden.dims() else {
+            return (hidden.clone(), None);
+        };
+        let heads = self.config.num_attention_heads as u32;
+        let [query, key, value] = block.projections.each_ref().map(|linear| {
+            let states = linear.forward(hidden);
+            states.reshape(&[batch, length, heads, width / heads]).transpose(1, 2)
+        });
+        let dropout = self.config.attention_dropout > 0.0;
+        let mut weights = None;
+        let attended = match (self.attention.implementation, hidden.tape.backend) {
+            (Attention::Eager, _) => {
+                let (output, all) = query.eager_encoder_attention(&key, &value, mask, dropout);
+                weights = Some(all);
+                output
+            }
+            (_, Backend::Cpu) if dropout => query
+                .composed_attention(&key, &value, dropout)
+                .transpose(1, 2)
+                .contiguous(),
+            _ => query
+                .scaled_dot_product_attention(&key, &value, mask, self.config.attention_dropout)
+                .transpose(1, 2)
+                .contiguous(),
+        };
+        let merged = attended.reshape(&[batch, length, width]);
+        drop(attended);
+        if self.config.family == Family::Bert {
+            return (merged, weights);
+        }
+        let output = block.output.forward(&merged);
+        drop(merged);
+        (output, weights)
+    }
+
+    fn block(&self, index: usize, hidden: &Tensor<'t>, mask: Option<&Tensor<'t>>) -> Tensor<'t> {
+        let block = &self.blocks[index];
+        let enter = |name| {
+            let layer = Some(index as u16);
+            hidden.tape.enter(Module { name, layer });
+        };
+        enter("attention");
+        let bert = self.config.family == Family::Bert;
+        let (merged, _weights) = self.attention(block, hidden, mask);
+        let attended = if bert {
+            self.dropout(block.output.forward(&merged))
+        } else {
+            merged.clone()
+        };
+        let attention_output = {
+            let sum = attended.add(hidden);
+            let normed = block.attention_norm.forward(&sum);
+            drop(sum);
+            drop(attended);
+            drop(merged);
+            normed
+        };
+        enter("ffn");
+        let mut inner = block.inner.forward(&attention_output);
+        inner = inner.gelu();
+        let mut outer = block.outer.forward(&inner);
+        if !bert {
+            // BERT's feed-forward layer has a name for what goes into its second part.
+            drop(std::mem::replace(&mut inner, outer.clone()));
+        }
+        outer = self.dropout(outer);
+        if !bert {
+            inner = outer.clone();
+        }
+        let sum = outer.add(&attention_output);
+        let output = block.output_norm.forward(&sum);
+        drop((sum, outer, inner));
+        output
+    }
+
+    /// Runs a checkpointed block again.
+    pub(crate) fn recompute(&self, tape: &'t Tape, frame: &Frame) -> Option<Tensor<'t>> {
+        let hidden = tape.tensor(frame.inputs[0]?).clone_kept();
+        let mask = frame.inputs[1].map(|mask| tape.tensor(mask).clone_kept());
+        Some(self.block(frame.block, &hidden, mask.as_ref()))
+    }
+
+    fn embed(&self, ids: &Tensor<'t>, configuration: &Configuration) -> Tensor<'t> {
+        let tape = ids.tape;
+        let length = ids.dim_from_last(0);
+        let segment_ids = self.segments.as_ref().map(|_| tape.empty(&[1, length], Dtype::Int64));
+        let mut words = self.words.embedding(ids);
+        if configuration.enable_input_require_grads && !words.requires_grad() {
+            words = tape.require_grad(words);
+        }
+        let position_ids = tape.empty_as(Layout::contiguous(&[1, length]), Dtype::Int64, Category::Input);
+        let sum = match (&self.segments, &segment_ids) {
+            (Some(table), Some(segment_ids)) => {
+                let segments = table.embedding_broadcast(segment_ids, ids.dims());
+                let sum = words.add(&segments);
+                let positions = self.positions.embedding(&position_ids);
+                let all = sum.add(&positions);
+                drop(sum);
+                let normed = self.embedding_norm.forward(&all);
+                drop(all);
+                let output = self.dropout(normed);
+                drop((words, segments, positions));
+                return output;
+            }
+            _ => {
+                let positions = self.positions.embedding(&position_ids);
+                (words.add(&positions), positions)
+            }
+        };
+        let (sum, positions) = sum;
+        let normed = self.embedding_norm.forward(&sum);
+        drop(sum);
+        let output = self.dropout(normed);
+        drop((words, positions));
+        output
+    }
+
+    /// The whole model and its loss.
+    pub(crate) fn forward(
+        &self,
+        tape: &'t Tape,
+        configuration: &Configuration,
+        micro: &MicroBatchShape,
+        ids: &Tensor<'t>,
+    ) -> Output<'t> {
+        let part = |name| tape.enter(Module { name, layer: None });
+        let labels = tape.empty_as(Layout::contiguous(&[micro.batch]), Dtype::Int64, Category::Input);
+        part("embeddings");
+        let embedded = self.embed(ids, configuration);
+        let mut hidden = embedded.clone();
+        let mask = micro.padded.then(|| {
+            let is_eager = self.attention.implementation == Attention::Eager;
+            tape.padding_mask(micro.batch, micro.len, is_eager.then(|| hidden.dtype()))
+        });
+        for index in 0..self.blocks.len() {
+            hidden = if configuration.gradient_checkpointing.recomputes(index) {
+                let inputs = [Some(&hidden), mask.as_ref(), None, None, None];
+                let use_reentrant = configuration.transformers.use_reentrant;
+                tape.checkpoint(use_reentrant, index, inputs, || {
+                    self.block(index, &hidden, mask.as_ref())
+                })
+            } else {
+                self.block(index, &hidden, mask.as_ref())
+            };
+        }
+        part("classifier");
+        let first = hidden.first_position();
+        let mut pooled = self.pooler.forward(&first);
+        drop(embedded);
+        pooled = pooled.activation_of_result();
+        pooled = self.dropout(pooled);
+        let logits = self.classifier.forward(&pooled);
+        part("loss");
+        let loss = logits.cross_entropy(&labels);
+        drop((pooled, first, hidden, mask));
+        Output {
+            loss,
+            logits: Some(logits),
+            cache: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The loop: load, then steps of micro-batches, each a forward and a backward pass, and the optimizer.
+
+use std::ops::Range;
+
+use options::{Generation, OutputLifetime, ZeroGrad};
+use trace::Trace;
+use trace::{Category, Module, Phase};
+
+use super::configuration::{Configuration, MicroBatchShape};
+use super::dtype::Dtype;
+use super::frames::Frame;
+use super::groups::Groups;
+use super::layout::Layout;
+use super::model::Model;
+use super::models::cache::Cache;
+use super::models::decoder::Output;
+use super::models::loader::Loader;
+use super::optimizer::OptimizerState;
+use super::tape::{Mode, Tape, Tensor};
+
+/// An optimizer step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step<'m> {
+    /// Its micro-batches.
+    pub micro_batches: &'m [MicroBatchShape],
+    /// True if the model generates after it ([`Configuration::generation`]).
+    pub generates: bool,
+}
+
+/// Traces the memory of training: the load, then one optimizer step for each of `steps`, each of these micro-batches.
+pub fn trace(configuration: &Configuration, steps: &[&[MicroBatchShape]]) -> Trace {
+    let steps = steps.iter().map(|&micro_batches| Step {
+        micro_batches,
+        generates: false,
+    });
+    trace_parts(configuration, &[steps.collect::<Vec<_>>()])
+}
+
+/// The same of a training of which some parts are left out: the outputs of a part's last micro-batch do not live on in the
+/// next part.
+pub fn trace_parts<'m>(configuration: &Configuration, parts: &[impl AsRef<[Step<'m>]>]) -> Trace {
+    let tape = Tape::new(configuration);
+    run(&tape, configuration, parts)
+}
+
+/// Traces the memory of loading alone.
+pub fn load_trace(configuration: &Configuration) -> Trace {
+    let tape = Tape::new(configuration);
+    tape.phase(Phase::Load);
+    let mut loader = Loader::new(&tape, configuration);
+    let model = Model::load(&mut loader, configuration);
+    let trace = tape.take_trace();
+    drop(model);
+    trace
+}
+
+fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[Step<'m>]>]) -> Trace {
+    tape.phase(Phase::Load);
+    let mut loader = Loader::new(tape, configuration);
+    let model = Model::load(&mut loader, configuration);
+    let mut training = Training {
+        tape,
+        configuration,
+        model,
+        trainable: loader.trainable,
+        unstepped: loader.unstepped,
+        optimizer: OptimizerState::new(configuration),
+        previous: None,
+    };
+    let mut last: Option<(&[MicroBatchShape], Range<usize>)> = None;
+    let mut generated: Option<Range<usize>> = None;
+    let mut number = 0;
+    for part in parts {
+        training.previous = None;
+        for &Step {
+            micro_batches: micros,
+            generates,
+        } in part.as_ref()
+        {
+            number += 1;
+            tape.step(number);
+            match &last {
+                Some((before, events)) if *before == micros && configuration.steps_end_clean() => {
+                    tape.repeat(events.clone());
+                }
+                _ => {
+                    let begin = tape.written();
+                    training.step(micros);
+                    last = Some((micros, begin..tape.written()));
+                }
+            }
+            if let Some(generation) = configuration.generation.as_ref().filter(|_| generates) {
+                match &generated {
+                    Some(events) => tape.repeat(events.clone()),
+                    None => {
+                        let begin = tape.written();
+                        training.generate(generation);
+                        generated = Some(begin..tape.written());
+                    }
+                }
+            }
+            if configuration.empty_cache_steps > 0 && number % configuration.empty_cache_steps == 0 {
+                tape.empty_cache();
+            }
+        }
+    }
+    // The trace ends before everything is dropped.
+    tape.take_trace()
+}
+
+/// The state that lives from step to step.
+struct Training<'t, 'c> {
+    tape: &'t Tape,
+    configuration: &'c Configuration,
+    model: Model<'t>,
+    /// The parameters that the optimizer steps.
+    trainable: Groups<'t>,
+    /// Leaves whose gradients the optimizer does not step.
+    unstepped: Vec<Tensor<'t>>,
+    optimizer: OptimizerState<'t>,
+    previous: Option<StepOutputs<'t>>,
+}
+
+impl Training<'_, '_> {
+    /// One optimizer step.
+    fn step(&mut self, micros: &[MicroBatchShape]) {
+        let zero_grad = self.configuration.zero_grad;
+        if zero_grad == ZeroGrad::BeforeForward {
+            self.zero_grad();
+        }
+        for micro in micros {
+            self.micro_batch(micro);
+        }
+        let tape = self.tape;
+        tape.phase(Phase::Optimizer);
+        tape.enter(Module {
+            name: "optimizer",
+            layer: None,
+        });
+        if self.configuration.max_grad_norm > 0.0 {
+            tape.clip_grad_norm(&self.gradients());
+        }
+        self.optimizer.step(tape, &self.trainable);
+        tape.step_end();
+        tape.phase(Phase::Idle);
+        if zero_grad == ZeroGrad::AfterStep {
+            self.zero_grad();
+        }
+        if self.configuration.outputs != OutputLifetime::NextForward {
+            self.previous = None;
+        }
+    }
+
+    /// Generation between two steps. Nothing of it stays.
+    fn generate(&self, generation: &Generation) {
+        let tape = self.tape;
+        tape.autocast(self.configuration.autocast_dtype(), || {
+            tape.evaluate(|| self.model.generate(tape, self.configuration, generation));
+        });
+    }
+
+    /// The sizes of the parameters that want gradients.
+    fn gradients(&self) -> Vec<u64> {
+        let parameters = self.trainable.iter().chain(&self.unstepped);
+        parameters.map(Tensor::numel).collect()
+    }
+
+    /// `optimizer.zero_grad()`.
+    fn zero_grad(&self) {
+        for parameter in self.trainable.iter() {
+            drop(self.tape.take_gradient(parameter));
+        }
+    }
+
+    /// A forward and a backward pass.
+    fn micro_batch(&mut self, micro: &MicroBatchShape) {
+        let (tape, configuration, model) = (self.tape, self.configuration, &self.model);
+        tape.phase(Phase::Forward);
+        let ids = tape.input(micro);
+        let autocast = configuration.autocast_dtype();
+        let output = tape.autocast(autocast, || {
+            tape.within(Mode::Record, || model.forward(tape, configuration, micro, &ids))
+        });
+        self.previous = None;
+        let Output { loss, logits, cache } = output;
+        let outputs = (configuration.outputs != OutputLifetime::None).then_some((logits, cache));
+        tape.phase(Phase::Backward);
+        loss.backward(&|frame: &Frame| tape.autocast(autocast, || model.recompute(tape, frame)));
+        let history = tape.clear_graph(self.trainable.len() + self.unstepped.len());
+        // Where outputs do not leave the forward pass, of the loss only a detached number does.
+        self.previous = outputs.map(|outputs| StepOutputs {
+            _outputs: outputs,
+            _loss: loss,
+            _history: history,
+            _ids: ids,
+        });
+    }
+}
+
+/// The outputs of a micro-batch, which outlive its backward pass.
+struct StepOutputs<'t> {
+    _outputs: (Option<Tensor<'t>>, Cache<'t>),
+    _loss: Tensor<'t>,
+    _history: Vec<Tensor<'t>>,
+    _ids: Tensor<'t>,
+}
+
+impl Tape {
+    /// The token ids of a micro-batch, which are their own labels.
+    fn input(&self, micro: &MicroBatchShape) -> Tensor<'_> {
+        let layout = Layout::contiguous(&[micro.batch, micro.len]);
+        self.empty_as(layout, Dtype::Int64, Category::Input)
+    }
+}

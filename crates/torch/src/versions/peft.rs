@@ -1,0 +1,38 @@
+//! Releases of PEFT.
+
+use base::text::Mistake;
+
+use super::version::{Version, studied};
+
+/// How a release of PEFT prepares a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peft {
+    /// The k-bit preparation ends with `torch.cuda.empty_cache()`. From 0.20.0: `prepare_model_for_kbit_training` in
+    /// `utils/other.py`.
+    pub empties_cache: bool,
+    /// DoRA, IA3, MiSS, VeRA, and start values that are taken out of a weight are computed as here. From 0.20.0; what came before
+    /// has not been studied, and older releases do not have all of them.
+    pub has_methods: bool,
+}
+
+impl Peft {
+    /// The newest release.
+    pub const TODAY: Self = Self {
+        empties_cache: true,
+        has_methods: true,
+    };
+
+    const OLDEST: Version = Version(0, 6, 0);
+
+    /// The behaviour of the release `text`.
+    ///
+    /// # Errors
+    /// The text is not a version, or one that has not been studied.
+    pub fn of(text: &str) -> Result<Self, Mistake> {
+        let version = studied("peft", text, Self::OLDEST)?;
+        Ok(Self {
+            empties_cache: version >= Version(0, 20, 0),
+            has_methods: version >= Version(0, 20, 0),
+        })
+    }
+}

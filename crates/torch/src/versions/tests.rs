@@ -1,0 +1,173 @@
+use arch::Family;
+
+use super::version::Version;
+use super::*;
+use crate::caching_allocator::TieBreak;
+use crate::loading::{LoadOrder, WarmUp};
+
+const DECODERS: [Family; 5] = [
+    Family::Llama,
+    Family::Mistral,
+    Family::Qwen2,
+    Family::Qwen3,
+    Family::Phi3,
+];
+
+#[test]
+fn versions_are_two_or_three_numbers() {
+    let version = |text: &str| text.parse::<Version>().ok();
+    assert_eq!(version("4.38.2"), Some(Version(4, 38, 2)));
+    assert_eq!(version("0.43"), Some(Version(0, 43, 0)));
+    assert_eq!(version("0.41.2.post2"), Some(Version(0, 41, 2)));
+    assert_eq!(version("2.13.0+cu130"), Some(Version(2, 13, 0)));
+    for malformed in [
+        "",
+        "4",
+        "v4.38",
+        "4.38.2.1",
+        "4..2",
+        "4.38rc1",
+        "4.38.",
+        "+4.38",
+        "4.99999999999",
+        "4.38.post",
+    ] {
+        assert_eq!(version(malformed), None, "{malformed}");
+    }
+    assert!(version("4.9.0") < version("4.10.0"));
+}
+
+#[test]
+fn newer_releases_are_as_todays() {
+    for family in DECODERS {
+        for text in ["5.23.0", "5.24.1", "6.1"] {
+            assert_eq!(
+                Transformers::of(text, family),
+                Ok(Transformers::TODAY),
+                "{text} {family:?}"
+            );
+        }
+    }
+    for text in ["0.50.0", "0.50.2", "1.0.0"] {
+        assert_eq!(Bitsandbytes::of(text), Ok(Bitsandbytes::TODAY), "{text}");
+    }
+}
+
+/// The last release that had a behaviour, and the first without it; of one that came and went its first, and the last before.
+#[test]
+fn behaviours_end_with_the_releases_that_dropped_them() {
+    type Has = fn(Transformers) -> bool;
+    let ends: [(Family, &str, &str, Has); 25] = [
+        (Family::Llama, "4.48.3", "4.49.0", |t| t.shifts_logits),
+        (Family::Llama, "4.45.2", "4.46.0", |t| t.returns_float32_logits),
+        (Family::Mistral, "4.47.1", "4.48.0", |t| t.returns_float32_logits),
+        (Family::Llama, "4.37.2", "4.40.0", |t| {
+            t.angles == RotaryTables::TakenOut
+        }),
+        (Family::Llama, "4.42.4", "4.43.0", |t| {
+            t.angles == RotaryTables::Computed
+        }),
+        (Family::Qwen2, "4.44.2", "4.45.0", |t| {
+            t.angles == RotaryTables::TakenOut
+        }),
+        (Family::Mistral, "4.41.2", "4.42.0", |t| {
+            t.angles == RotaryTables::TakenOut
+        }),
+        (Family::Mistral, "4.47.1", "4.48.0", |t| {
+            t.angles == RotaryTables::Computed
+        }),
+        (Family::Llama, "4.40.2", "4.41.0", |t| t.keeps_angles),
+        (Family::Mistral, "4.41.2", "4.42.0", |t| t.keeps_angles),
+        (Family::Qwen2, "4.52.4", "4.53.0", |t| t.masks_are_numbers),
+        (Family::Qwen3, "4.53.3", "4.54.0", |t| t.repeats_heads),
+        (Family::Mistral, "4.47.1", "4.48.0", |t| t.repeats_flash_heads),
+        (Family::Llama, "4.55.4", "4.56.0", |t| t.copies_heads),
+        (Family::Llama, "4.48.0", "4.47.1", |t| t.copies_heads),
+        (Family::Qwen3, "4.55.4", "4.56.0", |t| !t.copies_into_cache),
+        (Family::Phi3, "4.57.6", "5.0.0", |t| t.use_reentrant),
+        (Family::Phi3, "5.18.0", "5.19.0", |t| t.multiplies_angles),
+        (Family::Bert, "5.18.0", "5.19.0", |t| t.multiplies_angles),
+        (Family::Llama, "5.22.2", "5.23.0", |t| !t.packs_heads_of_one_token),
+        (Family::Bert, "5.3.0", "5.4.0", |t| t.load_order == LoadOrder::THREADS),
+        (Family::Llama, "4.49.0", "4.50.0", |t| t.warm_up == WarmUp::None),
+        (Family::Llama, "4.51.3", "4.52.0", |t| t.warm_up == WarmUp::Unquantised),
+        (Family::Phi3, "4.51.3", "4.52.0", |t| !t.embedding_states_32bit),
+        (Family::Llama, "4.57.6", "5.0.0", |t| t.warm_up == WarmUp::Half),
+    ];
+    for (family, last, first_without, has) in ends {
+        let at = |text| Transformers::of(text, family).map(has);
+        assert_eq!(
+            (at(last), at(first_without)),
+            (Ok(true), Ok(false)),
+            "{family:?} {last} {first_without}"
+        );
+    }
+    let keeps = |text| Bitsandbytes::of(text).map(|of| of.keeps_inputs);
+    assert_eq!((keeps("0.43.1"), keeps("0.43.2")), (Ok(true), Ok(false)));
+    let heeds = |text| Bitsandbytes::of(text).map(|of| !of.computes_in_input_format);
+    assert_eq!((heeds("0.46.1"), heeds("0.47.0")), (Ok(false), Ok(true)));
+    let dequantises = |text| Bitsandbytes::of(text).map(|of| of.dequantises_to_compute_dtype);
+    assert_eq!((dequantises("0.49.2"), dequantises("0.50.0")), (Ok(false), Ok(true)));
+    let block = |text| Bitsandbytes::of(text).map(|of| of.optimizer_block);
+    assert_eq!((block("0.43.3"), block("0.44.0")), (Ok(2048), Ok(256)));
+    let pytorch = |text| Pytorch::of(text).map(|of| (of.tie_break, of.workspaces));
+    assert_eq!(
+        (pytorch("2.14.1"), pytorch("2.15.0")),
+        (
+            Ok((TieBreak::Address, Workspaces::Kept)),
+            Ok((TieBreak::Age, Workspaces::Scoped))
+        )
+    );
+    let first = |text| Pytorch::of(text).map(|of| (of.workspaces, of.has_foreach, of.has_sdpa));
+    assert_eq!(
+        (first("1.13.1"), first("2.0.0")),
+        (
+            Ok((Workspaces::Cublas, false, false)),
+            Ok((Workspaces::Kept, true, true))
+        )
+    );
+    let saves = |text| Pytorch::of(text).map(|of| of.saves_softmax_inputs);
+    assert_eq!((saves("1.10.2"), saves("1.11.0")), (Ok(true), Ok(false)));
+    let softmax = |text| Pytorch::of(text).map(|of| of.attention_softmax);
+    assert_eq!(
+        (softmax("2.4.1"), softmax("2.5.1"), softmax("2.6.0")),
+        (
+            Ok(AttentionSoftmax::Plain),
+            Ok(AttentionSoftmax::Copied),
+            Ok(AttentionSoftmax::InPlace)
+        )
+    );
+    let prefers = |text| Pytorch::of(text).map(|of| of.prefers_cudnn_attention);
+    assert_eq!(
+        (prefers("2.10.0"), prefers("2.11.0"), prefers("2.11.0+cu128")),
+        (Ok(false), Ok(true), Ok(false))
+    );
+}
+
+#[test]
+fn today_begins_with_the_releases_that_are_named() {
+    let [transformers, peft, bitsandbytes, torch] = TODAY_SINCE.map(|(_, release)| release);
+    assert_eq!(Transformers::of(transformers, Family::Llama), Ok(Transformers::TODAY));
+    assert_eq!(Peft::of(peft), Ok(Peft::TODAY));
+    assert_eq!(Bitsandbytes::of(bitsandbytes), Ok(Bitsandbytes::TODAY));
+    assert_eq!(Pytorch::of(torch), Ok(Pytorch::TODAY));
+}
+
+#[test]
+fn what_has_not_been_studied_is_refused() {
+    let message = |text, family| Transformers::of(text, family).unwrap_err().message;
+    assert!(message("4.36.2", Family::Llama).contains("older than any"));
+    assert!(message("4.38.2", Family::Llama).contains("causal mask"));
+    assert!(Transformers::of("4.38.2", Family::Mistral).is_ok());
+    assert!(message("4.47.1", Family::Phi3).contains("Phi3"));
+    assert!(message("4.50.3", Family::Qwen3).contains("Qwen3"));
+    assert!(message("4.57.6", Family::Bert).contains("encoders"));
+    assert!(Transformers::of("5.0.0", Family::Bert).is_ok());
+    assert!(
+        Bitsandbytes::of("0.40.2")
+            .unwrap_err()
+            .message
+            .contains("older than any")
+    );
+    assert!(Pytorch::of("1.9.1").unwrap_err().message.contains("older than any"));
+}

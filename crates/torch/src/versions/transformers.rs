@@ -1,0 +1,175 @@
+//! Releases of transformers.
+
+use arch::Family;
+use base::text::Mistake;
+
+use super::version::{Version, studied};
+use crate::loading::{LoadOrder, WarmUp};
+
+/// The origin of the cosines and sines of a layer's rotary embedding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RotaryTables {
+    /// From the model, which computes them once for all layers.
+    Shared,
+    /// It computes them itself.
+    Computed,
+    /// It takes them out of tables that it keeps for all positions.
+    TakenOut,
+}
+
+/// How a release of transformers computes the decoders of one family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transformers {
+    /// The loss takes the last token's logits away, which copies the others, and gives them a gradient of 0, which is another
+    /// copy; later the labels are shifted. Until 4.49.0: `ForCausalLMLoss` in `loss/loss_utils.py`, before 4.46.0 (Mistral:
+    /// 4.48.0) `LlamaForCausalLM.forward` and its like.
+    pub shifts_logits: bool,
+    /// The outputs hold the logits in float32 and not in the model's format. Until 4.46.0 (Mistral: 4.48.0): `logits =
+    /// logits.float()` in `LlamaForCausalLM.forward`.
+    pub returns_float32_logits: bool,
+    /// Until Llama's 4.43.0, Qwen2's 4.45.0 and Mistral's 4.48.0 each layer has its own: `self.rotary_emb(…)` in
+    /// `LlamaSdpaAttention.forward`. Llama (until 4.38.0), Qwen2 and Mistral (until 4.42.0) took them out of their tables.
+    pub angles: RotaryTables,
+    /// Each layer keeps cosines and sines for all positions: `cos_cached` of `LlamaRotaryEmbedding`, until Llama's 4.41.0,
+    /// Mistral's 4.42.0 and Qwen2's 4.45.0.
+    pub keeps_angles: bool,
+    /// `sdpa` is given keys and values repeated for the queries that share them, for every kernel. Until 4.54.0:
+    /// `use_gqa_in_sdpa` in `integrations/sdpa_attention.py`.
+    pub repeats_heads: bool,
+    /// flash_attention_2 is given keys and values repeated for the queries that share them, except in Llama. Until 4.48.0:
+    /// `repeat_kv` in `MistralFlashAttention2.forward` and its like.
+    pub repeats_flash_heads: bool,
+    /// `sdpa` is given the heads of one token that share keys and values as so many tokens, and then repeats nothing where
+    /// there is a mask. From 5.23.0: `pack_gqa` in `integrations/sdpa_attention.py`.
+    pub packs_heads_of_one_token: bool,
+    /// `sdpa` is given queries, keys and values that are contiguous by heads, and so is its output, which is then copied. From
+    /// 4.48.0 until 4.56.0: `sdpa_attention_forward` in `integrations/sdpa_attention.py`.
+    pub copies_heads: bool,
+    /// The mask of padded batches for `sdpa` is made of numbers, once, and not of booleans that each layer turns into numbers.
+    /// Nor are samples searched for that are packed into a row. Until 4.53.0, which has `masking_utils.py`; before,
+    /// `modeling_attn_mask_utils.py` or the model's `_update_causal_mask`.
+    pub masks_are_numbers: bool,
+    /// Keys and values are copied into the cache, behind nothing. From 4.56.0: `DynamicLayer.update` in `cache_utils.py`.
+    pub copies_into_cache: bool,
+    /// Positions times frequencies are a product by cuBLAS. Until 5.19.0: `LlamaRotaryEmbedding.forward` and its like.
+    pub multiplies_angles: bool,
+    /// `gradient_checkpointing_enable()` asks for reentrant checkpointing. Until 5.0.0: `modeling_utils.py`.
+    pub use_reentrant: bool,
+    /// `gradient_checkpointing_enable()` makes the embeddings' output require a gradient in every model, and not only in those with
+    /// adapters. From 5.0.0: `modeling_utils.py`.
+    pub requires_input_grads: bool,
+    /// The order in which weights that are quantised arrive. From 5.0.0 until 5.4.0 a `ThreadPoolExecutor` brings them:
+    /// `convert_and_load_state_dict_in_model` in `core_model_loading.py`; before, `_load_state_dict_into_meta_model` in
+    /// `modeling_utils.py` takes one after the other.
+    pub load_order: LoadOrder,
+    /// The Trainer lets embeddings keep states of 32 bits with an optimizer of 8 bits. From 4.52.0: `create_optimizer` in
+    /// `trainer.py`; before, only with bitsandbytes' `Adam8bit`, which it made no more.
+    pub embedding_states_32bit: bool,
+    /// The block that warms the allocator up: none until 4.50.0, all weights as they are until 4.52.0, half of that until 5.0.0.
+    pub warm_up: WarmUp,
+}
+
+impl Transformers {
+    /// The newest release.
+    pub const TODAY: Self = Self {
+        shifts_logits: false,
+        returns_float32_logits: false,
+        angles: RotaryTables::Shared,
+        keeps_angles: false,
+        repeats_heads: false,
+        repeats_flash_heads: false,
+        packs_heads_of_one_token: true,
+        copies_heads: false,
+        masks_are_numbers: false,
+        copies_into_cache: true,
+        multiplies_angles: false,
+        use_reentrant: false,
+        requires_input_grads: true,
+        load_order: LoadOrder::InTurn,
+        embedding_states_32bit: true,
+        warm_up: WarmUp::Quantised,
+    };
+
+    const OLDEST: Version = Version(4, 37, 0);
+
+    /// Checks that `text` names a release that can be planned.
+    ///
+    /// # Errors
+    /// The text is not a version, or one that has not been studied.
+    pub fn check(text: &str) -> Result<(), Mistake> {
+        studied("transformers", text, Self::OLDEST).map(drop)
+    }
+
+    /// The behaviour of the release `text` with models of `family`.
+    ///
+    /// # Errors
+    /// The text is not a version, or the two together have not been studied.
+    pub fn of(text: &str, family: Family) -> Result<Self, Mistake> {
+        let version = studied("transformers", text, Self::OLDEST)?;
+        if version >= Version(5, 0, 0) {
+            return Ok(Self {
+                multiplies_angles: version < Version(5, 19, 0),
+                packs_heads_of_one_token: version >= Version(5, 23, 0),
+                load_order: match version < Version(5, 4, 0) {
+                    true => LoadOrder::THREADS,
+                    false => LoadOrder::InTurn,
+                },
+                ..Self::TODAY
+            });
+        }
+        // The first of the studied releases that has the family, then the minor releases from which layers share their
+        // tables and until which they keep them.
+        let (oldest, shared_from, tables_until) = match family {
+            Family::Llama => (Self::OLDEST, 43, 41),
+            Family::Mistral => (Self::OLDEST, 48, 42),
+            Family::Qwen2 => (Self::OLDEST, 45, 45),
+            Family::Qwen3 => (Version(4, 51, 0), 48, 0),
+            Family::Phi3 => (Version(4, 48, 0), 48, 0),
+            Family::Gemma2 | Family::Gemma3 | Family::DistilBert | Family::Bert => {
+                let models = match family.is_encoder() {
+                    true => "encoders",
+                    false => "Gemma",
+                };
+                let message = format!("what transformers {text} does with {models} has not been studied");
+                return Err(Mistake::new(message).help("leave the key out for today's"));
+            }
+        };
+        if version < oldest {
+            let message = format!("transformers {text} is older than any that has been studied with {family:?}");
+            return Err(Mistake::new(message).help(format!("the oldest is {oldest}")));
+        }
+        let before = |minor| version < Version(4, minor, 0);
+        // A mask of all positions, for every batch, that later releases are without.
+        if family == Family::Llama && !before(38) && before(40) {
+            let message = format!("the causal mask that transformers {text} makes for Llama has not been studied");
+            return Err(Mistake::new(message).help("4.37.2 and 4.40.0 are the nearest that have been"));
+        }
+        let taken_out = before(if family == Family::Llama { 38 } else { tables_until });
+        Ok(Self {
+            shifts_logits: before(49),
+            returns_float32_logits: before(if family == Family::Mistral { 48 } else { 46 }),
+            angles: match before(shared_from) {
+                false => RotaryTables::Shared,
+                true if taken_out => RotaryTables::TakenOut,
+                true => RotaryTables::Computed,
+            },
+            keeps_angles: before(tables_until),
+            repeats_heads: before(54),
+            repeats_flash_heads: before(48) && family != Family::Llama,
+            packs_heads_of_one_token: false,
+            copies_heads: !before(48) && before(56),
+            masks_are_numbers: before(53),
+            copies_into_cache: !before(56),
+            multiplies_angles: true,
+            use_reentrant: true,
+            requires_input_grads: false,
+            load_order: LoadOrder::InTurn,
+            embedding_states_32bit: !before(52),
+            warm_up: match () {
+                () if before(50) => WarmUp::None,
+                () if before(52) => WarmUp::Unquantised,
+                () => WarmUp::Half,
+            },
+        })
+    }
+}

@@ -1,0 +1,58 @@
+//! Numbers of releases.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base::text::Mistake;
+
+/// The libraries whose releases are told apart, each with the first release that does what today's does.
+pub const TODAY_SINCE: [(&str, &str); 4] = [
+    ("transformers", "5.23.0"),
+    ("peft", "0.20.0"),
+    ("bitsandbytes", "0.50.0"),
+    ("torch", "2.15.0"),
+];
+
+/// A release: major, minor and patch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Version(pub(crate) u32, pub(crate) u32, pub(crate) u32);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+impl FromStr for Version {
+    type Err = Mistake;
+
+    /// `4.38` or `4.38.2`; also `0.41.2.post2` and `2.13.0+cu130`, which are as `0.41.2` and `2.13.0`.
+    fn from_str(text: &str) -> Result<Self, Mistake> {
+        let malformed = || {
+            let message = format!("{text:?} is not a version");
+            Mistake::new(message).help("a version is a text such as \"4.38.2\"")
+        };
+        let public = text.split_once('+').map_or(text, |(public, _)| public);
+        let (numbers, post) = public.split_once(".post").unwrap_or((public, "0"));
+        let number = |digits: &str| match digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => digits.parse().map_err(|_| malformed()),
+            false => Err(malformed()),
+        };
+        number(post)?;
+        match numbers.split('.').map(number).collect::<Result<Vec<u32>, _>>()?[..] {
+            [major, minor] => Ok(Self(major, minor, 0)),
+            [major, minor, patch] => Ok(Self(major, minor, patch)),
+            _ => Err(malformed()),
+        }
+    }
+}
+
+/// The version that `text` names, if it is one of `library` that has been studied.
+pub(super) fn studied(library: &str, text: &str, oldest: Version) -> Result<Version, Mistake> {
+    let version: Version = text.parse()?;
+    if version < oldest {
+        let message = format!("{library} {text} is older than any whose memory has been studied");
+        return Err(Mistake::new(message).help(format!("the oldest is {oldest}")));
+    }
+    Ok(version)
+}

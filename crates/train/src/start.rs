@@ -1,0 +1,121 @@
+//! Training that goes on from an adapter on disk.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use arch::ModelConfig;
+use base::text::hex;
+use candle_core::DType;
+use half::{bf16, f16};
+use hub::Roots;
+use model::{Model, ModelError};
+use nn::tensor::Tensor;
+use options::{AdapterMethod, AdapterOptions, TrainOptions};
+use peft::{AdapterError, AdapterTensor};
+use sha2::{Digest, Sha256};
+
+use super::{TrainError, save::saved_names};
+
+/// Gives virtual tokens the embeddings of a text's tokens, repeated and cut, if they start from a text.
+pub(super) fn from_text(
+    options: &TrainOptions,
+    config: &ModelConfig,
+    roots: &Roots,
+    model: &mut Model,
+) -> Result<(), TrainError> {
+    let method = options.model.adapter.as_ref().map(|adapter| &adapter.method);
+    if let (Some(AdapterMethod::PromptTuning(prompt)), Model::Decoder(decoder)) = (method, model)
+        && let Some(text) = &prompt.init_text
+    {
+        let location = arch::locate(&options.model.name, roots).map_err(ModelError::from)?;
+        let ids = data::tokens_of_text(text, &location, config)?;
+        let ids: Vec<u32> = ids.into_iter().cycle().take(prompt.num_virtual_tokens).collect();
+        decoder.start_prompt(&ids)?;
+    }
+    Ok(())
+}
+
+/// Checks that a factor of an adapter on disk is the one that was drawn, in the format that it was drawn in.
+fn check_drawn(tensor: &AdapterTensor, drawn: &Tensor) -> Result<(), String> {
+    if tensor.shape != drawn.dims() {
+        let (theirs, ours) = (&tensor.shape, drawn.dims());
+        return Err(format!("its shape is {theirs:?}, and the cell's is {ours:?}"));
+    }
+    let narrow: fn(f32) -> f32 = match drawn.dtype() {
+        DType::BF16 => |value| bf16::from_f32(value).to_f32(),
+        DType::F16 => |value| f16::from_f32(value).to_f32(),
+        _ => |value| value,
+    };
+    let drawn = drawn.to_vec_f32().map_err(|error| error.to_string())?;
+    match tensor
+        .values
+        .iter()
+        .zip(&drawn)
+        .all(|(theirs, ours)| narrow(*theirs) == *ours)
+    {
+        true => Ok(()),
+        false => Err("`projection_prng_key` draws other numbers".into()),
+    }
+}
+
+/// Puts the adapter of the folder `dir` in place of the model's new one. Returns the SHA-256 of its weights' file.
+///
+/// # Errors
+/// If it cannot be read, or has other settings, modules or shapes than the model's.
+pub(super) fn from_adapter(dir: &Path, adapter: &AdapterOptions, model: &mut Model) -> Result<String, TrainError> {
+    peft::check_options(dir, adapter).map_err(TrainError::InitAdapter)?;
+    let (_, tensors) = peft::read(dir).map_err(TrainError::InitAdapter)?;
+    let path = dir.join(peft::WEIGHTS_FILE);
+    let wrong = |tensor: &str, problem: String| {
+        TrainError::InitAdapter(AdapterError::Tensor {
+            path: path.clone(),
+            tensor: tensor.to_owned(),
+            problem,
+        })
+    };
+    let mut tensors: HashMap<String, AdapterTensor> = tensors
+        .into_iter()
+        .map(|tensor| (tensor.name.clone(), tensor))
+        .collect();
+    let params = model.saved();
+    let names = saved_names(&params);
+    for (param, name) in params.into_iter().zip(names) {
+        let Some(tensor) = tensors.remove(&name) else {
+            return Err(wrong(&name, "the cell trains it, and it is not there".into()));
+        };
+        if tensor.shape != param.value.dims() {
+            let (theirs, ours) = (&tensor.shape, param.value.dims());
+            return Err(wrong(
+                &name,
+                format!("its shape is {theirs:?}, and the cell's is {ours:?}"),
+            ));
+        }
+        param.fill(&tensor.values)?;
+    }
+    for (name, factor) in model.shared_factors() {
+        if let Some(tensor) = tensors.remove(name) {
+            check_drawn(&tensor, factor).map_err(|problem| wrong(name, problem))?;
+        }
+    }
+    if let Some(name) = tensors.keys().min() {
+        return Err(wrong(name, "the cell does not train it".into()));
+    }
+    let failed = |source| {
+        TrainError::InitAdapter(AdapterError::Io {
+            path: path.clone(),
+            source,
+        })
+    };
+    let mut hash = Sha256::new();
+    let mut file = fs::File::open(&path).map_err(failed)?;
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer).map_err(failed)? {
+            0 => break,
+            count => hash.update(&buffer[..count]),
+        }
+    }
+    Ok(hex(&hash.finalize()))
+}
