@@ -57,7 +57,10 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let study = resolved(study, Options::default(), &dir)?;
         report::check_study(&study)?;
         let planner = Planner::new(study.roots(), Options::default());
-        let predictions = study.cells.par_iter().map(|planned| planner.predict(&planned.cell));
+        let predictions = study
+            .cells
+            .par_iter()
+            .map(|study_cell| planner.predict(&study_cell.cell));
         let predictions: Vec<Prediction> = predictions
             .collect::<Result<_, _>>()
             .with_context(|| path.display().to_string())?;

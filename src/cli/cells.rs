@@ -25,9 +25,9 @@ pub(super) fn cell_row(
     format: Format,
     values: impl IntoIterator<Item = Value>,
 ) -> Vec<Value> {
-    let planned = &study.cells[index];
+    let study_cell = &study.cells[index];
     let axis = |axis: &String| {
-        let value = planned.axes.get(axis).cloned().unwrap_or_default();
+        let value = study_cell.axes.get(axis).cloned().unwrap_or_default();
         let (text, plain) = (setting(axis, &value.clone().into()), value.to_string());
         // A number stays a number, which is aligned to the right.
         if format == Format::Table && text != plain {
@@ -36,10 +36,10 @@ pub(super) fn cell_row(
             value
         }
     };
-    let id = Value::from(planned.id.as_str());
+    let id = Value::from(study_cell.id.as_str());
     std::iter::once(id)
         .chain(study.axes.iter().map(axis))
-        .chain(study.shows_seeds().then(|| planned.cell.seed.into()))
+        .chain(study.shows_seeds().then(|| study_cell.cell.seed.into()))
         .chain(values)
         .collect()
 }

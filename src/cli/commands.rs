@@ -6,8 +6,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use runner::protocol;
 
 use super::{
-    accuracy, cell, compare, completions, export, fit, init, list, merge, plan, report, run, schema, show, validate,
-    version,
+    accuracy, cell, compare, completions, export, fit, init, list, machine, merge, plan, report, run, schema, show,
+    validate, version,
 };
 
 /// Fine-tuning experiments from a YAML file: what each configuration needs in memory and time, measured by training it.
@@ -36,6 +36,9 @@ enum Command {
     Completions(completions::Args),
     #[command(hide = true, name = protocol::COMMAND)]
     Cell(protocol::Arguments),
+    /// Print what this machine offers to cells, as JSON
+    #[command(hide = true, name = protocol::MACHINE_COMMAND)]
+    Machine,
 }
 
 impl Cli {
@@ -60,6 +63,7 @@ impl Cli {
             Command::Init(args) => init::run(args),
             Command::Completions(args) => completions::run(args, Cli::command()),
             Command::Cell(args) => cell::run(&args),
+            Command::Machine => machine::run(),
         }
     }
 }

@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .filter(|_| !args.smallest_gpu);
     let mut study = for_budget(study, budget)?;
     if args.smallest_gpu {
-        study.cells.iter_mut().for_each(|planned| planned.cell.gpu = None);
+        study.cells.iter_mut().for_each(|study_cell| study_cell.cell.gpu = None);
     }
     let planner = Planner::new(study.roots(), Options { budget, replay: true });
     check_values(&planner, &study.cells, &study.fit)?;
@@ -95,15 +95,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.smallest_gpu || !args.largest.is_empty() {
         return limits(args, &study, &planner);
     }
-    let has_budget = |planned: &StudyCell| planner.budget(&planned.cell).is_some();
+    let has_budget = |study_cell: &StudyCell| planner.budget(&study_cell.cell).is_some();
     if args.write.is_some() && !study.cells.iter().all(has_budget) {
         return Err(PlanError::NoBudget.into());
     }
     let progress = progress(study.cells.len());
-    let fits = study.cells.par_iter().map(|planned| {
-        let fit = fit(&planner, &study, planned);
+    let fits = study.cells.par_iter().map(|study_cell| {
+        let fit = fit(&planner, &study, study_cell);
         progress.inc(1);
-        fit.map_err(|error| CellError::new(&study, planned, error))
+        fit.map_err(|error| CellError::new(&study, study_cell, error))
     });
     let fits = fits.collect::<Result<Vec<_>, _>>();
     progress.finish_and_clear();
@@ -163,8 +163,8 @@ fn progress(cells: usize) -> ProgressBar {
 }
 
 /// Searches for what fits.
-fn fit(planner: &Planner, study: &Study, planned: &StudyCell) -> Result<CellFit, PlanError> {
-    let cell = &planned.cell;
+fn fit(planner: &Planner, study: &Study, study_cell: &StudyCell) -> Result<CellFit, PlanError> {
+    let cell = &study_cell.cell;
     // A cell that cannot be planned has an error of its own.
     planner.needed_at_least(cell)?;
     let moves = Moves {
@@ -194,9 +194,9 @@ fn fit(planner: &Planner, study: &Study, planned: &StudyCell) -> Result<CellFit,
 fn limits(args: &Args, study: &Study, planner: &Planner) -> anyhow::Result<ExitCode> {
     let mut limits = Vec::new();
     let mut all_fit = true;
-    for planned in &study.cells {
-        let cell = &planned.cell;
-        let wrong = |error| CellError::new(study, planned, error);
+    for study_cell in &study.cells {
+        let cell = &study_cell.cell;
+        let wrong = |error| CellError::new(study, study_cell, error);
         let mut rows = Vec::new();
         let mut add = |key, worst, limit| rows.push(LimitRow { key, worst, limit });
         for &key in &args.largest {

@@ -75,7 +75,7 @@ impl Limits {
         } else {
             Table::new(programs)
         };
-        for (rows, planned) in self.0.iter().zip(&study.cells) {
+        for (rows, study_cell) in self.0.iter().zip(&study.cells) {
             for LimitRow { key, worst, limit } in rows {
                 let allowed = match worst {
                     None => "none",
@@ -100,7 +100,7 @@ impl Limits {
                         Value::Null
                     }
                 };
-                let mut row = vec![json!(planned.id), json!(key), value.unwrap_or_else(absent)];
+                let mut row = vec![json!(study_cell.id), json!(key), value.unwrap_or_else(absent)];
                 row.extend((!is_for_people).then(|| json!(bound.map(Bound::name))));
                 row.extend([json!(allowed), needed.unwrap_or_default()]);
                 if !is_for_people {

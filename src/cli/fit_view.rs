@@ -75,10 +75,10 @@ pub(super) fn for_people(study: &Study, fits: &[CellFit]) -> String {
 
 /// The cell's id and its values of the axes.
 fn heading(study: &Study, index: usize) -> String {
-    let planned = &study.cells[index];
-    let axes = planned.axes.iter();
+    let study_cell = &study.cells[index];
+    let axes = study_cell.axes.iter();
     let values = axes.map(|(axis, value)| format!("{axis} {}", setting(axis, &value.clone().into())));
-    let words: Vec<String> = std::iter::once(planned.id.clone()).chain(values).collect();
+    let words: Vec<String> = std::iter::once(study_cell.id.clone()).chain(values).collect();
     words.join(" · ") + "\n"
 }
 
@@ -224,10 +224,10 @@ const REMARKS: [&str; 4] = [
 pub(super) fn for_programs(study: &Study, fits: &[CellFit], format: Format) -> String {
     if format == Format::Json {
         let configuration = study.named_configuration();
-        let cells = fits.iter().zip(&study.cells).map(|(fit, planned)| {
+        let cells = fits.iter().zip(&study.cells).map(|(fit, study_cell)| {
             let mut object = json!({
-                "cell_id": planned.id,
-                "axes": planned.axes,
+                "cell_id": study_cell.id,
+                "axes": study_cell.axes,
                 "budget_bytes": fit.budget,
                 "least": fit.least.as_ref().map(found_for_programs),
                 "others": fit.others.iter().map(found_for_programs).collect::<Vec<_>>(),
@@ -250,11 +250,11 @@ pub(super) fn for_programs(study: &Study, fits: &[CellFit], format: Format) -> S
             .chain(harms)
             .chain(REMARKS.map(String::from)),
     );
-    for (fit, planned) in fits.iter().zip(&study.cells) {
+    for (fit, study_cell) in fits.iter().zip(&study.cells) {
         for found in &fit.front {
             let needed = found.prediction.needed_bytes;
             let row = [
-                json!(planned.id),
+                json!(study_cell.id),
                 json!(needed),
                 json!(fit.budget),
                 json!(changes(found).join(", ")),

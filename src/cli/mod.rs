@@ -20,6 +20,7 @@ mod fit_view;
 mod gpus;
 mod init;
 mod list;
+mod machine;
 mod merge;
 mod models;
 mod output;

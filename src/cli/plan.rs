@@ -87,7 +87,7 @@ fn print_plan(study: &Study, args: &Args) -> anyhow::Result<ExitCode> {
         Format::Table => for_people(study, &plans),
         format => for_programs(study, &plans, format),
     })?;
-    let is_oversize = |planned: &CellPlan| planned.prediction.verdict == Some(Verdict::Oversize);
+    let is_oversize = |cell_plan: &CellPlan| cell_plan.prediction.verdict == Some(Verdict::Oversize);
     Ok(exit_code(!plans.iter().any(is_oversize)))
 }
 
@@ -119,8 +119,8 @@ fn for_programs(study: &Study, plans: &[CellPlan], format: Format) -> String {
     }
     if format == Format::Json {
         table.columns.push("advice".into());
-        for (row, planned) in table.rows.iter_mut().zip(plans) {
-            row.push(planned.advice.iter().map(advice_for_programs).collect());
+        for (row, cell_plan) in table.rows.iter_mut().zip(plans) {
+            row.push(cell_plan.advice.iter().map(advice_for_programs).collect());
         }
     }
     format.render(&table)
@@ -136,20 +136,20 @@ fn advice_for_programs(advice: &Found) -> Value {
 }
 
 fn for_people(study: &Study, plans: &[CellPlan]) -> String {
-    let has_budget = plans.iter().any(|planned| planned.prediction.verdict.is_some());
+    let has_budget = plans.iter().any(|cell_plan| cell_plan.prediction.verdict.is_some());
     let has_reserved = plans
         .iter()
-        .any(|planned| planned.prediction.reserved_peak_bytes.is_some());
+        .any(|cell_plan| cell_plan.prediction.reserved_peak_bytes.is_some());
     let mut columns = vec!["peak allocated", "reached in", "at rest"];
     columns.extend(has_reserved.then_some("reserved"));
-    let has_range = plans.iter().any(|planned| range(&planned.prediction).is_some());
+    let has_range = plans.iter().any(|cell_plan| range(&cell_plan.prediction).is_some());
     columns.push("process");
     columns.extend(has_range.then_some("range"));
     columns.push("trainable");
     columns.extend(has_budget.then_some("verdict"));
     let mut table = cell_table(study, &columns);
-    for (index, planned) in plans.iter().enumerate() {
-        let prediction = &planned.prediction;
+    for (index, cell_plan) in plans.iter().enumerate() {
+        let prediction = &cell_plan.prediction;
         let module = prediction.binding_module.as_deref().unwrap_or_default();
         let mut values = vec![
             json!(size(Some(prediction.allocated_peak_bytes))),
@@ -167,7 +167,7 @@ fn for_people(study: &Study, plans: &[CellPlan]) -> String {
     if let Some(configuration) = study.named_configuration() {
         text += &configuration_for_people(&configuration);
     }
-    text += &range_reasons(plans.iter().map(|planned| &planned.prediction));
+    text += &range_reasons(plans.iter().map(|cell_plan| &cell_plan.prediction));
     text += &notes_for_people(study, plans);
     for note in &study.notes {
         let _ = writeln!(text, "note: {note}");
@@ -190,8 +190,8 @@ fn for_people(study: &Study, plans: &[CellPlan]) -> String {
 /// Each note once, with the cells that it is for unless that is all of them.
 fn notes_for_people(study: &Study, plans: &[CellPlan]) -> String {
     let mut cells_of: IndexMap<&str, Vec<&str>> = IndexMap::new();
-    for (planned, cell) in plans.iter().zip(&study.cells) {
-        for note in &planned.prediction.notes {
+    for (cell_plan, cell) in plans.iter().zip(&study.cells) {
+        for note in &cell_plan.prediction.notes {
             cells_of.entry(note).or_default().push(&cell.id);
         }
     }
@@ -209,12 +209,12 @@ fn notes_for_people(study: &Study, plans: &[CellPlan]) -> String {
     text
 }
 
-fn advice_for_people(id: &str, planned: &CellPlan) -> String {
-    if planned.advice.is_empty() {
+fn advice_for_people(id: &str, cell_plan: &CellPlan) -> String {
+    if cell_plan.advice.is_empty() {
         return format!("\n{id}: no change that may be made makes it fit\n");
     }
     let mut text = format!("\n{id} would fit with\n");
-    for advice in &planned.advice {
+    for advice in &cell_plan.advice {
         let changes = changes(advice).join(", ");
         let peak = size(Some(advice.prediction.needed_bytes));
         let _ = writeln!(text, "  {changes}: {peak} ({})", cost(advice));

@@ -12,9 +12,9 @@ const MOST_SAMPLES: usize = 8;
 /// A line for each cell with uneven data; one for all cells if they agree. Empty without uneven data.
 pub(super) fn worst_batches(study: &Study, plans: &[CellPlan]) -> String {
     let mut cells: IndexMap<String, Vec<&str>> = IndexMap::new();
-    for (planned, plan) in study.cells.iter().zip(plans) {
+    for (study_cell, plan) in study.cells.iter().zip(plans) {
         if let Some(line) = line(&plan.prediction) {
-            cells.entry(line).or_default().push(&planned.id);
+            cells.entry(line).or_default().push(&study_cell.id);
         }
     }
     let lines = cells.iter().map(|(line, ids)| match ids.len() == plans.len() {
@@ -30,7 +30,7 @@ pub(super) fn worst_batches(study: &Study, plans: &[CellPlan]) -> String {
 fn line(prediction: &Prediction) -> Option<String> {
     let (batch, steps) = (prediction.worst_batch.as_ref()?, prediction.training_steps?);
     let left_out = match prediction.planned_steps {
-        Some(planned) if planned < steps => format!("; {} of all steps are planned", count(planned)),
+        Some(study_cell) if study_cell < steps => format!("; {} of all steps are planned", count(study_cell)),
         _ => String::new(),
     };
     Some(format!(

@@ -19,9 +19,9 @@ pub(super) fn plan_cells(study: &Study, options: Options) -> Result<Vec<CellPlan
     let planner = Planner::new(study.roots(), options);
     let cells = study.cells.par_iter();
     cells
-        .map(|planned| {
-            let plan = advice::plan(&planner, &planned.cell, &study.fit);
-            plan.map_err(|error| CellError::new(study, planned, error))
+        .map(|study_cell| {
+            let plan = advice::plan(&planner, &study_cell.cell, &study.fit);
+            plan.map_err(|error| CellError::new(study, study_cell, error))
         })
         .collect()
 }
@@ -69,7 +69,7 @@ impl<'a> PlanReport<'a> {
         let source = study.invocation.source();
         report::check_study(study)?;
         let plans = plan_cells(study, options)?;
-        let frame = frame::of_plan(study, plans.iter().map(|planned| Some(&planned.prediction)))?;
+        let frame = frame::of_plan(study, plans.iter().map(|cell_plan| Some(&cell_plan.prediction)))?;
         let about = About {
             command: self.command.clone(),
             is_plan: true,

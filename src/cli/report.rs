@@ -7,7 +7,6 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 use base::text::counted;
-use cell::Stack;
 use records::store::StudyDir;
 use report::{About, Rendered, Template, check_study};
 use runner::Purpose;
@@ -169,14 +168,13 @@ fn report(path: &Path, args: &Args) -> anyhow::Result<bool> {
     }
 }
 
-/// The study of a spec without cells for our trainer: it has no records and is planned again.
+/// The study of a spec without a cell that runs: it has no records and is planned again.
 fn planned_study(path: &Path, args: &Args) -> anyhow::Result<Option<Study>> {
     if args.results.is_some() || !studies::is_spec(path) {
         return Ok(None);
     }
     let mut study = load(path, &Overrides::from_environment(Vec::new())?, None)?;
-    let is_planned = study.cells.iter().all(|planned| planned.cell.stack == Stack::Torch);
-    if !is_planned {
+    if study.cells.iter().any(|study_cell| study_cell.cell.engine().is_some()) {
         return Ok(None);
     }
     fetch(&mut study, Purpose::Plan, |_| true)?;
@@ -408,14 +406,14 @@ impl Reported {
 
 /// The spec's own cells.
 fn ids(study: &Study) -> BTreeSet<String> {
-    let own = study.cells.iter().filter(|planned| !planned.is_fallback());
-    own.map(|planned| planned.id.clone()).collect()
+    let own = study.cells.iter().filter(|study_cell| !study_cell.is_fallback());
+    own.map(|study_cell| study_cell.id.clone()).collect()
 }
 
 /// The spec with its open values found. `dir` is the study's folder, if it is not `results/NAME`.
 fn load(path: &Path, overrides: &Overrides, dir: Option<&StudyDir>) -> anyhow::Result<Study> {
     let mut study = spec::load(path, overrides)?;
-    if study.cells.iter().any(|planned| planned.cell.is_open()) {
+    if study.cells.iter().any(|study_cell| study_cell.cell.is_open()) {
         fetch(&mut study, Purpose::Plan, |_| true)?;
     }
     let named = StudyDir::new(Path::new("results").join(&study.name));

@@ -87,8 +87,8 @@ fn find_missing(study: &Study, on_the_way: &mut Vec<PathBuf>, missing: &mut Vec<
 /// True if a cell reads the file or folder, or a part of it.
 fn names(study: &Study, path: &Path) -> bool {
     let is_in = |input: &str| normal_path(&study.directory.join(input)).starts_with(path);
-    study.cells.iter().any(|planned| {
-        let cell = &planned.cell;
+    study.cells.iter().any(|study_cell| {
+        let cell = &study_cell.cell;
         let of_data = match &cell.data {
             Data::File(file) => file.parts().into_iter().flat_map(|part| part.file.path.0).collect(),
             _ => Vec::new(),

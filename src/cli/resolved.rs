@@ -11,7 +11,7 @@ use spec::Study;
 /// # Errors
 /// A cell with such a value cannot be planned.
 pub(super) fn resolved(mut study: Study, options: Options, dir: &StudyDir) -> Result<Study, PlanError> {
-    if study.cells.iter().any(|planned| planned.cell.is_open()) {
+    if study.cells.iter().any(|study_cell| study_cell.cell.is_open()) {
         let planner = Planner::new(study.roots(), options);
         resolve(&mut study, &planner, |cell| Ok::<_, PlanError>(tried(dir, cell)))?;
     }

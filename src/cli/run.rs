@@ -11,8 +11,8 @@ use plan::Planner;
 use records::store::StudyDir;
 use report::check_study;
 use runner::{
-    self, Bars, Json, Options, Plain, Progress, Purpose, Silent, Summary, add_fallbacks, due, preflight, schedule,
-    trainable,
+    self, Bars, Json, Options, Plain, Progress, Purpose, Silent, Summary, Worker, add_fallbacks, due, preflight,
+    schedule, trainable,
 };
 use spec::{Overrides, RecordSpec, SpecFile, StudyCell};
 
@@ -60,6 +60,9 @@ pub(super) struct Args {
     /// Train nothing; list the cells and what would be done
     #[arg(long)]
     dry_run: bool,
+    /// Train the cells by another program, which follows the protocol in docs/worker.md
+    #[arg(long, value_name = "PROGRAM")]
+    worker: Option<PathBuf>,
     /// How --dry-run lists the cells
     #[arg(long, value_enum, default_value_t = Format::Table, requires = "dry_run")]
     format: Format,
@@ -112,13 +115,17 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         fresh: args.fresh,
         fail_fast: args.fail_fast,
         skip_oversize: args.skip_oversize,
+        worker: match args.worker {
+            Some(program) => Worker::new(program),
+            None => Worker::this_program().context("cannot find this program")?,
+        },
     };
 
     // Check everything that can be checked before the training.
     check_study(&study)?;
     trainable(&study)?;
     let due = due(&study, &options)?;
-    let is_due = |planned: &StudyCell| due.contains(&planned.id);
+    let is_due = |study_cell: &StudyCell| due.contains(&study_cell.id);
     if !due.is_empty() {
         check_requirements(&study)?;
     }
@@ -127,7 +134,13 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         if args.dry_run { Purpose::Plan } else { Purpose::Train },
         is_due,
     )?;
-    preflight(&study, is_due)?;
+    if !due.is_empty() {
+        let machine = options
+            .worker
+            .machine()
+            .context("cannot ask the worker for its machine")?;
+        preflight(&study, &machine, is_due)?;
+    }
     if args.dry_run {
         let dir = StudyDir::new(&options.results);
         let mut study = resolved(study, plan::Options::default(), &dir)?;

@@ -18,7 +18,7 @@ pub(super) fn dry_run(study: &Study, schedule: &Schedule, format: Format) -> Str
     let mut plans: Vec<[Value; 2]> = study
         .cells
         .iter()
-        .map(|planned| match planned.is_planned() {
+        .map(|study_cell| match study_cell.cell.engine().is_none() {
             true => ["plan".into(), Value::Null],
             false => ["run".into(), 1.into()],
         })
@@ -36,8 +36,8 @@ pub(super) fn dry_run(study: &Study, schedule: &Schedule, format: Format) -> Str
     }
     if format == Format::Json {
         table.columns.push("cell".into());
-        for (row, planned) in table.rows.iter_mut().zip(&study.cells) {
-            row.push(json!(planned.cell));
+        for (row, study_cell) in table.rows.iter_mut().zip(&study.cells) {
+            row.push(json!(study_cell.cell));
         }
     }
     let mut text = format.render(&table);
@@ -91,7 +91,7 @@ pub(super) fn summary(study: &Study, summary: &Summary, dir: &StudyDir) -> Strin
     };
     let planned = match summary.planned {
         0 => String::new(),
-        planned => format!("; {} planned", counted(planned, "cell")),
+        count => format!("; {} planned", counted(count, "cell")),
     };
     let (name, cells, dir) = (&study.name, counted(trained, "cell"), dir.path().display());
     let have = if trained == 1 { "has" } else { "have" };

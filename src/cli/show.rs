@@ -162,8 +162,8 @@ fn show_row(frame: &Path, row: &Entry, format: Format) -> anyhow::Result<ExitCod
 fn lineage_of(dir: &CellDir) -> Lineage {
     let study = dir.path().parent().and_then(Path::parent).map(Study::read);
     let cells = study.and_then(Result::ok).map(|study| study.cells).unwrap_or_default();
-    let planned = cells.into_iter().find(|planned| planned.id == dir.id());
-    planned.map(|planned| planned.lineage).unwrap_or_default()
+    let study_cell = cells.into_iter().find(|study_cell| study_cell.id == dir.id());
+    study_cell.map(|study_cell| study_cell.lineage).unwrap_or_default()
 }
 
 fn for_people(

@@ -142,8 +142,8 @@ pub(super) fn refuse_overwriting(
         dir.lock(),
     ];
     let roots = study.roots();
-    for planned in &study.cells {
-        if let Data::File(file) = &planned.cell.data {
+    for study_cell in &study.cells {
+        if let Data::File(file) = &study_cell.cell.data {
             others.extend(data::all_files(file, &roots));
         }
     }

@@ -140,10 +140,10 @@ pub(super) fn for_budget(mut study: Study, budget: Option<Budget>) -> Result<Stu
         let torch = study
             .cells
             .iter_mut()
-            .filter(|planned| planned.cell.stack == Stack::Torch);
-        for planned in torch {
-            planned.cell.gpu = Some(gpu.name.into());
-            if let Some(value) = planned.axes.get_mut("gpu") {
+            .filter(|study_cell| study_cell.cell.stack == Stack::Torch);
+        for study_cell in torch {
+            study_cell.cell.gpu = Some(gpu.name.into());
+            if let Some(value) = study_cell.axes.get_mut("gpu") {
                 *value = gpu.name.into();
             }
         }

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use base::text::{counted, to_flow_yaml};
 use indexmap::{IndexMap, IndexSet};
-use runner::{Purpose, preflight};
+use runner::{Purpose, Worker, preflight};
 use spec::{Overrides, Study};
 
 use super::fetch::fetch;
@@ -32,7 +33,12 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     report::check_study(&study)?;
     check_requirements(&study)?;
     fetch(&mut study, Purpose::Check, |_| true)?;
-    preflight(&study, |_| true)?;
+    let machine = Worker::this_program().and_then(|worker| worker.machine());
+    preflight(
+        &study,
+        &machine.context("cannot ask the worker for its machine")?,
+        |_| true,
+    )?;
     print(&summary(&study))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -41,7 +47,11 @@ fn summary(study: &Study) -> String {
     const MOST_VALUES: usize = 12;
     let mut out = format!("{}: {}", study.name, counted(study.cells.len(), "cell"));
     if study.repeats > 1 {
-        let settings: HashSet<String> = study.cells.iter().map(|planned| planned.cell.group_id()).collect();
+        let settings: HashSet<String> = study
+            .cells
+            .iter()
+            .map(|study_cell| study_cell.cell.group_id())
+            .collect();
         let settings = counted(settings.len(), "setting");
         let _ = write!(out, " ({settings} with {} seeds each)", study.repeats);
     }
@@ -67,8 +77,8 @@ fn summary(study: &Study) -> String {
 fn axes(study: &Study) -> IndexMap<&str, IndexSet<String>> {
     let mut axes: IndexMap<&str, IndexSet<String>> =
         study.axes.iter().map(|axis| (axis.as_str(), IndexSet::new())).collect();
-    for planned in &study.cells {
-        for (values, value) in axes.values_mut().zip(planned.axes.values()) {
+    for study_cell in &study.cells {
+        for (values, value) in axes.values_mut().zip(study_cell.axes.values()) {
             values.insert(to_flow_yaml(value));
         }
     }

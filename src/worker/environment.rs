@@ -3,10 +3,11 @@
 use cell::Cell;
 use kernels::Dispatch as _;
 use kernels::InstructionSet;
-use runner::protocol::{instruction_set, threads, variables};
+use runner::protocol::variables;
 use rustix::process::{Pid, getppid};
 
 use super::WorkerError;
+use super::machine::{instruction_set, threads};
 
 /// Stack bytes of a thread: dropping a long chain of tensors recurses.
 const STACK: usize = 64 << 20;
@@ -27,7 +28,7 @@ pub(super) fn die_with(parent: i32) -> Result<(), WorkerError> {
 pub(super) fn prepare(cell: &Cell) -> Result<(), WorkerError> {
     for (name, value) in variables(cell) {
         let found = std::env::var(name).ok();
-        if found.as_deref() != Some(&value) {
+        if found != value {
             return Err(WorkerError::Variable { name, value, found });
         }
     }

@@ -32,12 +32,12 @@ pub enum WorkerError {
     #[error("`auto_batch_size` and `gradient_checkpointing: {{auto: ...}}` are to be resolved before a cell runs")]
     Open,
     /// A variable has another value than the run gives it.
-    #[error("{name} must be {value} in the environment, as `expctl run` sets it; it is {found:?}")]
+    #[error("{name} must be {} in the environment, as `expctl run` has it; it is {}", word(.value), word(.found))]
     Variable {
         /// The variable.
         name: &'static str,
         /// The value that the run gives it.
-        value: String,
+        value: Option<String>,
         /// The value that it has.
         found: Option<String>,
     },
@@ -66,4 +66,9 @@ pub enum WorkerError {
     /// The record cannot be written.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// The value of a variable, for messages.
+fn word(value: &Option<String>) -> &str {
+    value.as_deref().unwrap_or("unset")
 }

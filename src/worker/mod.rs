@@ -3,7 +3,9 @@
 
 mod environment;
 mod error;
+mod machine;
 mod train;
 
 pub use error::WorkerError;
+pub(crate) use machine::offered;
 pub(crate) use train::run;

@@ -19,7 +19,7 @@ use runner::provenance;
 use trace::Category;
 use train::{Outputs, TrainError, Trained};
 
-use super::{WorkerError, environment};
+use super::{WorkerError, environment, machine};
 
 /// Trains the cell of a folder and writes its record. Returns the record's status.
 ///
@@ -42,6 +42,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Status, WorkerError> {
     };
     memory::arm(budgets, create(oom_file(&dir))?.into());
     environment::start_threads(&cell)?;
+    let found = machine::found(&cell);
+    print_event(&Event::Started(Box::new(found.clone())));
     if let Some(steps) = arguments.timeline {
         timeline::start(create(dir.timeline())?, steps).map_err(WorkerError::Timeline)?;
     }
@@ -55,6 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Status, WorkerError> {
     }
     let adapter_config = arguments.adapter_config_sha256.clone();
     let mut provenance = provenance(&cell, &roots, adapter_config, |name| std::env::var(name).ok());
+    provenance.found(found);
     let (status, reason, measured) = match outcome {
         Ok(Some(Trained {
             measured,

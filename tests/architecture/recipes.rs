@@ -25,7 +25,7 @@ fn steps(text: &str) -> Vec<(usize, Vec<String>)> {
 
 fn is_path(span: &str) -> bool {
     let is_file = |end: &&str| span.ends_with(*end);
-    !span.contains(' ') && (span.contains('/') || [".rs", ".md", ".toml"].iter().any(|end| is_file(&end)))
+    !span.contains(' ') && (span.contains('/') || [".rs", ".md", ".toml"].iter().any(is_file))
 }
 
 fn is_name(span: &str) -> bool {

@@ -30,7 +30,7 @@ fn recorded() -> Recorded {
             Err(_) => continue,
         };
         again.provenance.expctl_version = "0.2.0".into();
-        again.provenance.machine.cpu = "Another CPU".into();
+        again.provenance.machine.as_mut().unwrap().cpu = "Another CPU".into();
         match (planned.cell.rank, planned.cell.seed, again.measured.as_mut()) {
             (16, 1, Some(measured)) => {
                 measured.allocated_peak_bytes = measured.allocated_peak_bytes.map(|bytes| bytes + bytes / 20);

@@ -40,7 +40,7 @@ sweep:
     }
     let difference = (records[3].loss_last - records[0].loss_last).abs();
     assert!(difference < 1e-2, "{difference} by other instructions");
-    assert_eq!(levels[3], "portable");
+    assert_eq!(levels[3].as_deref(), Some("portable"));
     let purging = &records[4];
     assert_eq!(
         purging.reserved_peak_bytes, None,

@@ -22,6 +22,7 @@ mod signals;
 mod stacks;
 mod timeline;
 mod without_a_spec;
+mod worker;
 
 use std::path::PathBuf;
 

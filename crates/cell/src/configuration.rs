@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arch::{Family, Preset, check, target_modules};
 use options::{
     Adapter, Attention, AutoBatchSize, Autocast, BLOCK_SIZES, ByteSize, Checkpointing, DEFAULT_BLOCK_SIZE,
-    DEFAULT_LABELS, Data, Dtype, InstructionSetChoice, LoraATraining, Loss, LossScaling, LrScheduler, Measure,
+    DEFAULT_LABELS, Data, Dtype, Engine, InstructionSetChoice, LoraATraining, Loss, LossScaling, LrScheduler, Measure,
     NamePattern, Offload, Optimizer, PackingAttention, PackingSeparator, Padding, QuantType, Stack, Synthetic,
     TargetModules, Task, Upcast, Weights,
 };
@@ -383,6 +383,11 @@ impl Default for Cell {
 
 /// The model, and the values of its keys and of the adapters' that may be left out.
 impl Cell {
+    /// What runs the cell; `None` if it is predicted alone.
+    pub fn engine(&self) -> Option<Engine> {
+        self.stack.engine()
+    }
+
     /// The text of `cell.yaml`: every key.
     pub fn to_yaml(&self) -> String {
         // Every key is a number, a text, a list or a map with text keys, so this cannot fail.

@@ -163,19 +163,6 @@ impl Cell {
         }
     }
 
-    /// The keys that say which modules have which adapter, or which weights are trained, as text; `None` if all are.
-    pub fn trained_modules(&self) -> Option<String> {
-        if let Some(patterns) = &self.trainable {
-            let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
-            return Some(format!("{patterns:?} {:?}", self.dtype));
-        }
-        let (targets, layers, saved) = (&self.target_modules, &self.layers_to_transform, &self.modules_to_save);
-        let (lora, ia3, miss, vera) = (&self.lora, &self.ia3, &self.miss, &self.vera);
-        let (prompt, prefix, dtype) = (&self.prompt_tuning, &self.prefix_tuning, self.dtype);
-        let of_method = || format!("{lora:?} {ia3:?} {miss:?} {vera:?} {prompt:?} {prefix:?}");
-        (self.rank > 0).then(|| format!("{targets:?} {layers:?} {saved:?} {dtype:?} {}", of_method()))
-    }
-
     /// The samples and their batches.
     pub fn data_options(&self) -> DataOptions {
         let epochs = || TrainingLength::Epochs(self.num_train_epochs.unwrap_or(1.0));

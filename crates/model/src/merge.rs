@@ -9,19 +9,18 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use arch::{Kind, Location, ModelConfig, ModuleName};
+use base::whole_file::{self, TEMPORARY};
 use candle_core::{DType, Device};
 use change::{Change, Parts, fits, parts, scales_outputs};
 pub use error::MergeError;
-use safetensors::Dtype;
-use safetensors::tensor::{Metadata, TensorInfo};
-use serde_json::{Value, json};
-
-use arch::{Kind, Location, ModelConfig, ModuleName};
-use base::whole_file::{self, TEMPORARY};
 use nn::adapter::{Adapters, SharedFactors};
 use nn::{param::Param, tensor::Tensor, weight::Weight};
 use options::{AdapterMethod, AdapterOptions, Dtype as Format, Task};
 use peft::{AdapterTensor, VERA_SHARED};
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
+use serde_json::{Value, json};
 
 use super::checkpoint::{Checkpoint, INDEX, SINGLE};
 use super::error::ModelError;

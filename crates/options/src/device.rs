@@ -33,8 +33,16 @@ impl Device {
     /// # Errors
     /// If the device needs CUDA and this build has none.
     pub fn check_build(self) -> Result<(), NoCuda> {
+        self.check(cfg!(feature = "cuda"))
+    }
+
+    /// Checks that a build with or without CUDA can compute on the device.
+    ///
+    /// # Errors
+    /// If the device needs CUDA and the build has none.
+    pub fn check(self, has_cuda: bool) -> Result<(), NoCuda> {
         match self {
-            Self::Cuda(_) if !cfg!(feature = "cuda") => Err(NoCuda(self)),
+            Self::Cuda(_) if !has_cuda => Err(NoCuda(self)),
             _ => Ok(()),
         }
     }

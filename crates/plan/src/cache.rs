@@ -1,8 +1,34 @@
-//! Values that are made once and kept.
+//! Values that are made once and kept, by a hash of what they are made from.
 
 use std::collections::{HashMap, hash_map::Entry};
+use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sha2::{Digest, Sha256};
+
+/// A hash of all that a value is made from: whole options, so that no key of a cell is forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Key([u8; 32]);
+
+impl Key {
+    /// The hash of everything that `inputs` has, as its derived `Debug` lists it.
+    pub(super) fn of(inputs: &impl fmt::Debug) -> Self {
+        struct Hashed(Sha256);
+
+        impl fmt::Write for Hashed {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                self.0.update(text.as_bytes());
+                Ok(())
+            }
+        }
+
+        let mut hashed = Hashed(Sha256::new());
+        // Writing into a hash cannot fail.
+        let _ = fmt::write(&mut hashed, format_args!("{inputs:?}"));
+        Self(hashed.0.finalize().into())
+    }
+}
 
 /// The value of a key, made at the first call; an error is not kept.
 pub(super) fn cached<K: Eq + Hash, V: Clone, E>(

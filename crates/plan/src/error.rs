@@ -93,10 +93,10 @@ pub struct CellError {
 
 impl CellError {
     /// The error of a cell of `study`.
-    pub fn new(study: &Study, planned: &StudyCell, source: PlanError) -> Self {
+    pub fn new(study: &Study, study_cell: &StudyCell, source: PlanError) -> Self {
         Self {
-            place: study.place_of(planned, &source.key()),
-            cell: study.name_in_study(planned),
+            place: study.place_of(study_cell, &source.key()),
+            cell: study.name_in_study(study_cell),
             source: Box::new(source),
         }
     }

@@ -5,65 +5,38 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use arch::{ArchError, ModelConfig};
-use cell::{Cell, Data, Dtype, LoraATraining, Stack, Task, Upcast, Weights};
+use cell::{Cell, Data, Dtype, Stack};
 use data::{DataError, Sampler, TextLengths, TrainingSamples};
 use hub::Roots;
-use options::{Adapter, DataOptions, ModelOptions, PackingSeparator};
+use options::{
+    Attention, Autocast, DataOptions, Loss, ModelOptions, Packing, PackingAttention, PackingStrategy, Padding,
+    TrainingLength,
+};
 use peft::FileDtype;
 use train::TrainError;
 
-use super::cache::{cached, cached_last};
+use super::cache::{Key, cached, cached_last};
 
-/// The inputs of plans.
+/// The inputs of plans, each by a hash of the options that it is made from.
 #[derive(Debug)]
 pub(super) struct Inputs {
     /// Where the names in cells lead.
     roots: Roots,
-    /// Shapes that were read, by what decides them and whether the cell's stack can use them.
-    models: Mutex<HashMap<ConfigKey, Arc<ModelConfig>>>,
+    /// Shapes that were read.
+    models: Mutex<HashMap<Key, Arc<ModelConfig>>>,
     /// The samples that were read last: cells of a study mostly share theirs.
-    samples: Mutex<Option<(SamplesKey, Arc<TrainingSamples>)>>,
+    samples: Mutex<Option<(Key, Arc<TrainingSamples>)>>,
     /// The order of the last ones.
-    sampler: Mutex<Option<(OrderKey, Arc<Sampler>)>>,
+    sampler: Mutex<Option<(Key, Arc<Sampler>)>>,
     /// The lengths of a file's samples that were read last.
-    lengths: Mutex<Option<(LengthsKey, Arc<TextLengths>)>>,
-    /// Counts of the torch stack's models by what decides them: most cells of a spec differ in batch and length alone.
-    torch_counts: Mutex<HashMap<CountsKey, torch::Counts>>,
-    /// Sizes of adapters' files, by model, adapter, rank and trained modules.
-    adapter_files: Mutex<HashMap<AdapterKey, u64>>,
-    /// Sizes of files with all weights, by model and format.
-    checkpoint_files: Mutex<HashMap<(ModelKey, Dtype), u64>>,
+    lengths: Mutex<Option<(Key, Arc<TextLengths>)>>,
+    /// Counts of the torch stack's models: most cells of a spec differ in batch and length alone.
+    torch_counts: Mutex<HashMap<Key, torch::Counts>>,
+    /// Sizes of adapters' files.
+    adapter_files: Mutex<HashMap<Key, u64>>,
+    /// Sizes of files with all weights.
+    checkpoint_files: Mutex<HashMap<Key, u64>>,
 }
-
-/// The keys that decide a cell's samples: model, data, length, the token between them, and the seed of synthetic ones.
-type SamplesKey = (ModelKey, Data, usize, Option<PackingSeparator>, Option<u64>);
-
-/// The keys that decide their order: the seed, the held-out part, and how many it needs.
-type OrderKey = (SamplesKey, u64, u64, usize);
-
-/// The keys that decide the size of an adapter's file: model, adapter, rank, and the trained modules.
-type AdapterKey = (ModelKey, Adapter, usize, Option<String>);
-
-/// The keys that decide the lengths of a file's samples before they are cut.
-type LengthsKey = (ModelKey, Data);
-
-/// The cell's keys that decide a model's shape.
-type ModelKey = (String, Task, usize);
-
-/// The keys that decide whether it can be used: the stack, the origin of the weights, and the modules that are trained.
-type ConfigKey = (ModelKey, Stack, Weights, Option<String>);
-
-/// The keys that decide its counts: dtype, compute dtype, upcast, rank, trained modules, adapter, lora_fa, adapter dtype.
-type CountsKey = (
-    ModelKey,
-    Dtype,
-    Dtype,
-    Upcast,
-    usize,
-    Option<String>,
-    (Adapter, LoraATraining),
-    Dtype,
-);
 
 impl Inputs {
     /// Nothing is read yet; the names in cells lead to `roots`.
@@ -85,81 +58,50 @@ impl Inputs {
     /// # Errors
     /// It cannot be read, or the cell's stack cannot do it.
     pub(super) fn model(&self, cell: &Cell) -> Result<Arc<ModelConfig>, ArchError> {
-        let key = (model_key(cell), cell.stack, cell.weights(), cell.trained_modules());
-        cached(&self.models, key, || {
-            arch::open(&cell.model_options(), cell.stack, &self.roots).map(Arc::new)
+        let options = cell.model_options();
+        cached(&self.models, Key::of(&(of_any_length(&options), cell.stack)), || {
+            arch::open(&options, cell.stack, &self.roots).map(Arc::new)
         })
     }
 
-    /// The cell's samples.
-    pub(super) fn sampler(
-        &self,
-        cell: &Cell,
-        options: &DataOptions,
-        config: &ModelConfig,
-    ) -> Result<Arc<Sampler>, DataError> {
-        let samples_key = (
-            model_key(cell),
-            options.data.clone(),
-            options.max_seq_length,
-            options.packing.map(|packing| packing.separator),
-            matches!(options.data, Data::Synthetic(_)).then_some(options.seed),
-        );
-        let order_key = (
-            samples_key.clone(),
-            options.seed,
-            options.eval_fraction.to_bits(),
-            options.effective_batch_size(),
-        );
-        cached_last(&self.sampler, order_key, || {
+    /// The cell's samples in their order.
+    pub(super) fn sampler(&self, options: &DataOptions, config: &ModelConfig) -> Result<Arc<Sampler>, DataError> {
+        cached_last(&self.sampler, Key::of(&(options, config)), || {
             let read = || TrainingSamples::read(options, config, &self.roots);
-            cached_last(&self.samples, samples_key, read)?.sampler(options)
+            cached_last(&self.samples, Key::of(&(of_any_order(options), config)), read)?.sampler(options)
         })
     }
 
     /// The lengths of the samples of the cell's file.
-    pub(super) fn lengths(
-        &self,
-        cell: &Cell,
-        options: &DataOptions,
-        config: &ModelConfig,
-    ) -> Result<Arc<TextLengths>, DataError> {
-        let key = (model_key(cell), options.data.clone());
-        cached_last(&self.lengths, key, || data::lengths(options, config, &self.roots))
+    pub(super) fn lengths(&self, options: &DataOptions, config: &ModelConfig) -> Result<Arc<TextLengths>, DataError> {
+        let of_any_length = DataOptions {
+            max_seq_length: 0,
+            ..of_any_order(options)
+        };
+        cached_last(&self.lengths, Key::of(&(of_any_length, config)), || {
+            data::lengths(options, config, &self.roots)
+        })
     }
 
     /// The model's counts; taken once.
     pub(super) fn torch_counts(&self, cell: &Cell, configuration: &torch::Configuration) -> torch::Counts {
-        let key = (
-            model_key(cell),
-            cell.dtype,
-            cell.bnb_4bit_compute_dtype,
-            cell.upcast,
-            cell.rank,
-            cell.trained_modules(),
-            (cell.adapter, cell.lora_fa),
-            cell.adapter_dtype,
-        );
+        let key = Key::of(&(of_weights(&cell.model_options()), &cell.torch));
         let Ok(counts) = cached(&self.torch_counts, key, || Ok::<_, Infallible>(configuration.counts()));
         counts
     }
 
     pub(super) fn adapter_file_bytes(
         &self,
-        cell: &Cell,
         options: &ModelOptions,
         config: &ModelConfig,
     ) -> Result<Option<u64>, TrainError> {
-        let Some(adapter) = &options.adapter else {
+        if options.adapter.is_none() {
             return Ok(None);
-        };
-        let key = (
-            model_key(cell),
-            adapter.method.adapter(),
-            cell.rank,
-            cell.trained_modules(),
-        );
-        cached(&self.adapter_files, key, || train::adapter_file_bytes(options, config)).map(Some)
+        }
+        cached(&self.adapter_files, Key::of(&of_weights(options)), || {
+            train::adapter_file_bytes(options, config)
+        })
+        .map(Some)
     }
 
     /// The size of the file with all weights in the format of those that are trained, which training without adapters saves. PyTorch's stack splits it into shards if it is
@@ -177,7 +119,7 @@ impl Inputs {
             // No weight beside quantised ones is.
             Dtype::Int8 | Dtype::Int4 => return None,
         };
-        let Ok(bytes) = cached(&self.checkpoint_files, (model_key(cell), format), || {
+        let Ok(bytes) = cached(&self.checkpoint_files, Key::of(&(config, format)), || {
             let weights = config.weights().into_iter();
             let weights = weights.map(|weight| (weight.name, dtype, weight.shape));
             Ok::<_, Infallible>(peft::safetensors_bytes(weights))
@@ -186,6 +128,47 @@ impl Inputs {
     }
 }
 
-fn model_key(cell: &Cell) -> ModelKey {
-    (cell.model.clone(), cell.task, cell.num_labels)
+/// The options of the model, but for what no check of a model reads.
+fn of_any_length(options: &ModelOptions) -> ModelOptions {
+    ModelOptions {
+        max_seq_length: 0,
+        seed: 0,
+        ..options.clone()
+    }
+}
+
+/// The options of the model, but for what changes no weight.
+fn of_weights(options: &ModelOptions) -> ModelOptions {
+    ModelOptions {
+        autocast: Autocast::None,
+        attn_implementation: Attention::Sdpa,
+        loss: Loss::Full,
+        offloaded_blocks: None,
+        offloads_embeddings: false,
+        ..of_any_length(options)
+    }
+}
+
+/// The options of the data, but for what only orders samples and lays them into batches.
+fn of_any_order(options: &DataOptions) -> DataOptions {
+    let is_drawn = matches!(options.data, Data::Synthetic(_));
+    DataOptions {
+        padding: Padding::Longest,
+        pad_to_multiple_of: 1,
+        packing: options.packing.map(|packing| Packing {
+            separator: packing.separator,
+            attention: PackingAttention::Full,
+            strategy: PackingStrategy::Wrapped,
+        }),
+        batch_size: 1,
+        gradient_accumulation_steps: 1,
+        max_tokens_per_batch: None,
+        length_groups: None,
+        longest_first: false,
+        holds_scores: false,
+        length: TrainingLength::Steps(1),
+        eval_fraction: 0.0,
+        seed: if is_drawn { options.seed } else { 0 },
+        ..options.clone()
+    }
 }

@@ -164,9 +164,7 @@ impl Planner {
         }
         let config = self.checked_model(cell)?;
         let options = cell.train_options();
-        let steps = batches::steps(&options.data, &config, || {
-            self.inputs.sampler(cell, &options.data, &config)
-        })?;
+        let steps = batches::steps(&options.data, &config, || self.inputs.sampler(&options.data, &config))?;
         let planned = train::dry_run(&options, kernels::resolve(cell.instruction_set), &config, &steps.steps)?;
         let account = Account::of(&planned.trace, 1, planned.measured_from);
         let host_peak = account.host_peak;
@@ -176,7 +174,7 @@ impl Planner {
             parameter_count: config.parameter_count(),
             trainable_count: planned.trainable_count,
             checkpoint_file_bytes: self.inputs.checkpoint_file_bytes(cell, &config),
-            adapter_file_bytes: self.inputs.adapter_file_bytes(cell, &options.model, &config)?,
+            adapter_file_bytes: self.inputs.adapter_file_bytes(&options.model, &config)?,
             process_peak_bytes: Some(account.peak.bytes + host_peak + PROCESS),
             training_steps: steps.training_steps(),
             worst_batch: steps.worst(step_of_batch(&account.peak)),
@@ -281,8 +279,8 @@ impl Planner {
             options,
             depth,
             cell.torch.generation.map(|generation| generation.eval_steps),
-            || self.inputs.sampler(cell, options, model),
-            || self.inputs.lengths(cell, options, model),
+            || self.inputs.sampler(options, model),
+            || self.inputs.lengths(options, model),
         )
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The excess of PyTorch's blocks over the requested bytes. It stands among the categories, so that they add up to the peak.
@@ -12,7 +13,7 @@ pub const ROUNDING: &str = "rounding";
 pub const PAST_HOST: u64 = u64::MAX;
 
 /// A cell's predicted figures, under the names of the measured ones. A figure that cannot be predicted is absent.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Prediction {
     /// The verdict on the budget; absent without a budget.
@@ -160,7 +161,7 @@ impl Prediction {
 }
 
 /// A micro-batch of uneven data.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorstBatch {
     /// Its optimizer step, from 1.
@@ -175,7 +176,7 @@ pub struct WorstBatch {
 }
 
 /// The verdict on a cell's budget.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// The cell fits into the budget.

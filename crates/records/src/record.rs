@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use hub::Revision;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
+
+use super::provenance::Provenance;
 
 #[doc(hidden)]
 pub mod sample;
 
 /// The end of an attempt at a cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// The training finished.
@@ -44,16 +46,18 @@ impl Status {
 }
 
 /// One optimizer step: a line of `steps.jsonl`. Bytes are those at the end of the step, before gradients are released.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
     /// From 1.
     pub step: usize,
     /// Mean loss over the predicted tokens or the labels of the effective batch.
     #[serde(deserialize_with = "nan_where_null")]
+    #[schemars(with = "Option<f64>")]
     pub loss: f64,
     /// Global L2 norm of the gradients before clipping.
     #[serde(deserialize_with = "nan_where_null")]
+    #[schemars(with = "Option<f64>")]
     pub gradient_norm: f64,
     /// The learning rate of this step.
     pub learning_rate: f64,
@@ -89,7 +93,7 @@ pub struct Step {
 }
 
 /// The return of the allocator's cache to the system, after the step's gradients were released.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EmptyCache {
     /// The duration, which is part of the step's.
@@ -106,7 +110,7 @@ pub struct EmptyCache {
 
 /// The outcome of a cell: `record.json`. Memory figures are over the training steps unless they say otherwise. A figure
 /// that could not be measured is absent, never zero.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     /// The cell's id.
@@ -139,7 +143,7 @@ pub struct Record {
 }
 
 /// An attempt that was followed by another at once.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retried {
     /// The number of the attempt, from 1.
@@ -153,16 +157,18 @@ pub struct Retried {
 }
 
 /// The figures of a finished training run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
     /// Optimizer steps.
     pub steps: usize,
     /// The first step's loss.
     #[serde(deserialize_with = "nan_where_null")]
+    #[schemars(with = "Option<f64>")]
     pub loss_first: f64,
     /// The last step's loss.
     #[serde(deserialize_with = "nan_where_null")]
+    #[schemars(with = "Option<f64>")]
     pub loss_last: f64,
     /// On the held-out data, after the last step.
     pub loss_eval: Option<f64>,
@@ -260,14 +266,16 @@ pub struct Measured {
 }
 
 /// What training made of the loss on other data. It is measured as `loss_eval`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Forgetting {
     /// Before the first step.
     #[serde(deserialize_with = "nan_where_null")]
+    #[schemars(with = "Option<f64>")]
     pub before: f64,
     /// After the last step.
     #[serde(deserialize_with = "nan_where_null")]
+    #[schemars(with = "Option<f64>")]
     pub after: f64,
 }
 
@@ -279,7 +287,7 @@ impl Forgetting {
 }
 
 /// Numbers of samples that are neither trained on nor evaluated with.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeftOut {
     /// Samples of fewer than two tokens.
@@ -292,7 +300,7 @@ pub struct LeftOut {
 
 /// The components of a step's forward and backward passes, after a first optimizer step. A step has
 /// `gradient_accumulation_steps` micro-batches, whose gradients are added up.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     /// The base model.
@@ -320,7 +328,7 @@ pub struct Profile {
 }
 
 /// A request past the budget, or one that the system refused.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Oom {
     /// The trainer's phase.
@@ -335,104 +343,7 @@ pub struct Oom {
     pub budget_bytes: Option<u64>,
 }
 
-/// The machine and the program of an attempt.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Provenance {
-    /// The version of expctl.
-    pub expctl_version: String,
-    /// The commit that expctl was built from.
-    pub git_commit: Option<String>,
-    /// Such as `cpu`.
-    pub device: String,
-    /// The kernels' instruction set, such as avx512.
-    pub instruction_set: String,
-    /// The threads of the pool.
-    pub threads: usize,
-    /// The machine.
-    pub machine: Machine,
-    /// The cell's `env` and `allocator.env` as the child saw them.
-    pub environment: BTreeMap<String, Option<String>>,
-    /// SHA-256 of the token ids trained on; absent if the child did not get there.
-    pub data_sha256: Option<String>,
-    /// SHA-256 of the file that `adapter_config` names, as it was read with the spec.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub adapter_config_sha256: Option<String>,
-    /// SHA-256 of the adapter's weights that training went on from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub init_adapter_sha256: Option<String>,
-    /// Models and data sets of the hub, by name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub hub: BTreeMap<String, Revision>,
-}
-
-/// The machine of an attempt.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Machine {
-    /// The model of the CPU.
-    pub cpu: String,
-    /// Logical cores.
-    pub cores: usize,
-    /// The system's memory.
-    pub memory_bytes: Option<u64>,
-    /// Name and release of the operating system.
-    pub os: String,
-}
-
-/// A line of JSON that `expctl cell` prints to its stdout while it runs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event {
-    /// The model is being built.
-    Loading,
-    /// Training starts.
-    Training {
-        /// Steps of the whole training.
-        steps: usize,
-        /// Tokens of a full step, padding included.
-        tokens_per_step: usize,
-    },
-    /// A step is done.
-    Step {
-        /// Steps of the whole training.
-        steps: usize,
-        /// The step's figures.
-        #[serde(flatten)]
-        step: StepEvent,
-    },
-    /// Something that the user should know.
-    Remark {
-        /// A sentence.
-        text: String,
-    },
-    /// Held-out data is being evaluated.
-    Evaluating,
-    /// The cell is done.
-    Done,
-}
-
-/// The part of a step that progress shows.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StepEvent {
-    /// From 1.
-    pub step: usize,
-    /// The loss.
-    #[serde(deserialize_with = "nan_where_null")]
-    pub loss: f64,
-    /// The duration.
-    pub seconds: f64,
-    /// Tokens, padding included.
-    pub tokens: usize,
-    /// Live tensor bytes at the step's end.
-    pub allocated_bytes: Option<u64>,
-    /// Memory that the allocator holds.
-    pub reserved_bytes: Option<u64>,
-    /// Used part of the system's memory, of all processes, in percent.
-    pub system_used_percent: Option<f64>,
-}
-
 /// JSON has no NaN and no infinity: serde_json writes both as null.
-fn nan_where_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+pub(super) fn nan_where_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }

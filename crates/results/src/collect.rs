@@ -56,17 +56,17 @@ pub enum Unreadable {
 /// The folder cannot be listed.
 pub fn collect(dir: &StudyDir, study: &Study, all: bool) -> Result<Collection, StoreError> {
     let mut collection = Collection::default();
-    for planned in &study.cells {
-        let (record, prediction) = collection.read(&dir.cell(&planned.id));
+    for study_cell in &study.cells {
+        let (record, prediction) = collection.read(&dir.cell(&study_cell.id));
         collection.cells.push(Collected {
-            cell_id: planned.id.clone(),
-            cell: planned.cell.clone(),
-            lineage: planned.lineage.clone(),
+            cell_id: study_cell.id.clone(),
+            cell: study_cell.cell.clone(),
+            lineage: study_cell.lineage.clone(),
             record,
             prediction,
         });
     }
-    let known: BTreeSet<&str> = study.cells.iter().map(|planned| planned.id.as_str()).collect();
+    let known: BTreeSet<&str> = study.cells.iter().map(|study_cell| study_cell.id.as_str()).collect();
     for folder in dir.cells()? {
         if known.contains(folder.id().as_str()) || !folder.record().exists() {
             continue;

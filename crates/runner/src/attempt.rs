@@ -10,7 +10,6 @@ use records::store::{CellDir, remove_temporaries, write_if_changed, write_predic
 use records::{Provenance, Record, Status};
 use spec::Study;
 
-use super::child::{self, Launch};
 use super::error::RunError;
 use super::events::Events;
 use super::outcome::{self, Attempt};
@@ -19,6 +18,7 @@ use super::protocol::{oom_file, snapshots_file};
 use super::provenance::{provenance, snapshots};
 use super::schedule::previous_record;
 use super::task::Task;
+use super::worker::{Launch, Worker};
 
 /// Records a cell as oversize instead of training it.
 pub(super) fn leave_out(
@@ -51,84 +51,77 @@ pub(super) fn leave_out(
     Ok(record)
 }
 
-/// One attempt at one cell. Returns `None` if a signal stopped it.
-pub(super) fn run(
-    task: &Task,
-    cell: &Cell,
-    dir: &CellDir,
-    study: &Study,
-    events: &mut Events,
-    progress: &mut dyn Progress,
-) -> Result<Option<Record>, RunError> {
-    run_worker(task, cell, dir, study, false, events, progress)
+/// What all attempts of a run share.
+pub(super) struct Attempts<'a> {
+    pub(super) study: &'a Study,
+    pub(super) worker: &'a Worker,
+    pub(super) events: &'a mut Events,
+    pub(super) progress: &'a mut dyn Progress,
 }
 
-fn run_worker(
-    task: &Task,
-    cell: &Cell,
-    dir: &CellDir,
-    study: &Study,
-    trial: bool,
-    events: &mut Events,
-    progress: &mut dyn Progress,
-) -> Result<Option<Record>, RunError> {
-    let failed = |what, source| RunError::Cell {
-        cell_id: task.cell_id.clone(),
-        what,
-        source,
-    };
-    prepare(dir, cell, study, task.prediction.as_ref())
-        .map_err(|source| failed("its folder cannot be made ready", source))?;
-    let attempt = Attempt {
-        dir,
-        number: task.attempt,
-        started_at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
-        provenance: known_provenance(cell, study),
-    };
-    let launch = Launch {
-        serial: task.index,
-        dir,
-        cell,
-        base_dir: &study.directory,
-        attempt: task.attempt,
-        timeout: study.limits.timeout,
-        record: &study.record,
-        adapter_config_sha256: study.adapter_config_sha256(cell),
-        trial,
-    };
-    let exit = child::run(&launch, events, &mut |event| progress.event(task, event))
-        .map_err(|source| failed("its process cannot be started", source))?;
-    let record = outcome::conclude(attempt, &exit)?;
-    let _ = fs::remove_file(oom_file(dir));
-    if record.is_some() {
-        let _ = fs::remove_file(previous_record(dir));
+impl Attempts<'_> {
+    /// One attempt at one cell. Returns `None` if a signal stopped it.
+    pub(super) fn run(&mut self, task: &Task, cell: &Cell, dir: &CellDir) -> Result<Option<Record>, RunError> {
+        self.attempt(task, cell, dir, false)
     }
-    Ok(record)
-}
 
-/// The largest step of a cell alone, in `dir`. Returns `None` if a signal stopped it.
-pub(super) fn trial(
-    cell: &Cell,
-    dir: &CellDir,
-    study: &Study,
-    events: &mut Events,
-    progress: &mut dyn Progress,
-) -> Result<Option<Record>, RunError> {
-    let task = Task {
-        cell_id: dir.id(),
-        label: String::new(),
-        position: 0,
-        of: 0,
-        attempt: 1,
-        index: 0,
-        prediction: None,
-    };
-    // A record of an earlier attempt must not pass for this one's.
-    absent_is_fine(fs::remove_dir_all(dir.path())).map_err(|source| RunError::Folder {
-        path: dir.path().to_path_buf(),
-        source,
-    })?;
-    run_worker(&task, cell, dir, study, true, events, progress)
+    /// The largest step of a cell alone, in `dir`. Returns `None` if a signal stopped it.
+    pub(super) fn trial(&mut self, cell: &Cell, dir: &CellDir) -> Result<Option<Record>, RunError> {
+        let task = Task {
+            cell_id: dir.id(),
+            label: String::new(),
+            position: 0,
+            of: 0,
+            attempt: 1,
+            index: 0,
+            prediction: None,
+        };
+        // A record of an earlier attempt must not pass for this one's.
+        absent_is_fine(fs::remove_dir_all(dir.path())).map_err(|source| RunError::Folder {
+            path: dir.path().to_path_buf(),
+            source,
+        })?;
+        self.attempt(&task, cell, dir, true)
+    }
+
+    fn attempt(&mut self, task: &Task, cell: &Cell, dir: &CellDir, trial: bool) -> Result<Option<Record>, RunError> {
+        let failed = |what, source| RunError::Cell {
+            cell_id: task.cell_id.clone(),
+            what,
+            source,
+        };
+        let study = self.study;
+        prepare(dir, cell, study, task.prediction.as_ref())
+            .map_err(|source| failed("its folder cannot be made ready", source))?;
+        let attempt = Attempt {
+            dir,
+            number: task.attempt,
+            started_at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+            provenance: known_provenance(cell, study),
+        };
+        let launch = Launch {
+            serial: task.index,
+            dir,
+            cell,
+            base_dir: &study.directory,
+            attempt: task.attempt,
+            timeout: study.limits.timeout,
+            record: &study.record,
+            adapter_config_sha256: study.adapter_config_sha256(cell),
+            trial,
+        };
+        let progress = &mut self.progress;
+        let exit = self
+            .worker
+            .run(&launch, self.events, &mut |event| progress.event(task, event))
+            .map_err(|source| failed("its process cannot be started", source))?;
+        let record = outcome::conclude(attempt, &exit)?;
+        let _ = fs::remove_file(oom_file(dir));
+        if record.is_some() {
+            let _ = fs::remove_file(previous_record(dir));
+        }
+        Ok(record)
+    }
 }
 
 /// Prepares a cell's folder for an attempt: the configuration, the prediction, and no file of the previous attempt.

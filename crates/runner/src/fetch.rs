@@ -142,8 +142,8 @@ pub(super) fn short(commit: &str) -> &str {
 fn requests(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> BTreeMap<HubName, Request> {
     let roots = study.roots();
     let mut requests = BTreeMap::new();
-    for (index, planned) in study.cells.iter().enumerate() {
-        let (cell, is_due) = (&planned.cell, is_due(planned));
+    for (index, study_cell) in study.cells.iter().enumerate() {
+        let (cell, is_due) = (&study_cell.cell, is_due(study_cell));
         let mut add = |name: Option<HubName>, key, written: &str, wanted: Wanted, split: Option<&str>| {
             if let Some(name) = name.filter(|_| is_remote(written, &roots)) {
                 let request = requests.entry(name).or_insert_with(|| Request {

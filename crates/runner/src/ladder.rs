@@ -17,14 +17,14 @@ pub fn add_fallbacks(study: &mut Study, planner: &Planner, options: &Options) {
     if options.fresh || study.on_oom == OnOom::Record {
         return;
     }
-    while let Some(planned) = study.cells.get(index) {
-        let status = read_record(&dir.cell(&planned.id))
+    while let Some(study_cell) = study.cells.get(index) {
+        let status = read_record(&dir.cell(&study_cell.id))
             .ok()
             .flatten()
             .map(|record| record.status);
         let follows = match status {
             Some(Status::Oom) => true,
-            Some(Status::Oversize) => leaves_out || planned.is_fallback(),
+            Some(Status::Oversize) => leaves_out || study_cell.is_fallback(),
             _ => false,
         };
         if follows {
@@ -37,14 +37,17 @@ pub fn add_fallbacks(study: &mut Study, planner: &Planner, options: &Options) {
 /// Adds the cell that follows the one at `index`, one rung down. Returns its index; `None` if there is no rung left, or if
 /// the study has that cell.
 pub(super) fn follow(study: &mut Study, planner: &Planner, index: usize) -> Option<usize> {
-    let planned = study.cells.get(index).filter(|planned| !planned.is_planned())?;
-    let (cell, step) = next(planner, planned, &study.on_oom)?;
+    let study_cell = study
+        .cells
+        .get(index)
+        .filter(|study_cell| study_cell.cell.engine().is_some())?;
+    let (cell, step) = next(planner, study_cell, &study.on_oom)?;
     let id = cell.id();
-    if study.cells.iter().any(|planned| planned.id == id) {
+    if study.cells.iter().any(|study_cell| study_cell.id == id) {
         return None;
     }
     let fallback = Fallback {
-        of: planned.id.clone(),
+        of: study_cell.id.clone(),
         step,
     };
     study.add_fallback(cell, fallback);
@@ -52,17 +55,17 @@ pub(super) fn follow(study: &mut Study, planner: &Planner, index: usize) -> Opti
 }
 
 /// The first rung that changes the cell, from the one that it came by on.
-fn next(planner: &Planner, planned: &StudyCell, on_oom: &OnOom) -> Option<(Cell, Rung)> {
+fn next(planner: &Planner, study_cell: &StudyCell, on_oom: &OnOom) -> Option<(Cell, Rung)> {
     let OnOom::Ladder(rungs) = on_oom else {
         return None;
     };
-    let own = match &planned.lineage {
+    let own = match &study_cell.lineage {
         Lineage::Fallback(fallback) => rungs.iter().position(|rung| *rung == fallback.step).unwrap_or(0),
         Lineage::Written | Lineage::Resolved(_) => 0,
     };
     rungs[own..].iter().find_map(|&rung| {
         // A rung that cannot be planned is one that the cell does not have.
-        let cell = fall_back(planner, &planned.cell, rung).ok().flatten()?;
+        let cell = fall_back(planner, &study_cell.cell, rung).ok().flatten()?;
         cell.validate().is_ok().then_some((cell, rung))
     })
 }

@@ -2,7 +2,6 @@
 //! and does not end the run. The results on disk are complete at any moment: a run can be killed and started again.
 
 mod attempt;
-mod child;
 mod error;
 mod events;
 mod fetch;
@@ -11,7 +10,7 @@ mod larger;
 mod lock;
 mod options;
 mod outcome;
-mod planned;
+mod predicted;
 mod preflight;
 mod progress;
 pub mod protocol;
@@ -23,6 +22,7 @@ mod summary;
 mod task;
 mod text;
 mod trials;
+mod worker;
 
 pub use error::RunError;
 pub use fetch::{Purpose, fetch, fetch_description};
@@ -37,3 +37,4 @@ pub use schedule::{Schedule, due, schedule};
 pub use summary::{Finished, Summary};
 pub use task::{Cached, Overview, Task};
 pub use trials::tried;
+pub use worker::Worker;

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::worker::Worker;
+
 /// The options of a run. None of them changes a cell.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -13,4 +15,6 @@ pub struct Options {
     pub fail_fast: bool,
     /// Leaves out cells whose prediction exceeds their budget or, without one, the machine's memory.
     pub skip_oversize: bool,
+    /// The program that trains the cells.
+    pub worker: Worker,
 }

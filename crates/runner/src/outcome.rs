@@ -1,10 +1,9 @@
 //! The outcome of an attempt: the worker's own record, or a record by the run if the worker left none.
 
+use std::ffi::c_int;
 use std::fs;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::ExitStatus;
 
 use base::text::format;
 use memory::OOM_EXIT_CODE;
@@ -14,8 +13,8 @@ use signal_hook::consts::SIGKILL;
 use signal_hook::low_level::signal_name;
 use trace::Category;
 
-use super::child::{Exit, Stopped};
 use super::protocol::oom_file;
+use super::worker::{End, Exit, Stopped};
 
 /// An attempt at a cell.
 pub(super) struct Attempt<'a> {
@@ -44,8 +43,12 @@ pub(super) fn conclude(attempt: Attempt, exit: &Exit) -> Result<Option<Record>, 
                 format!("stopped at the limit of {}", humantime::format_duration(limit)),
             )
         },
-        None => verdict(exit.status, attempt.dir),
+        None => verdict(exit.end, attempt.dir),
     };
+    let mut provenance = attempt.provenance;
+    if let Some(found) = exit.found.clone() {
+        provenance.found(found);
+    }
     let record = Record {
         cell_id: attempt.dir.id(),
         status: verdict.status,
@@ -57,7 +60,7 @@ pub(super) fn conclude(attempt: Attempt, exit: &Exit) -> Result<Option<Record>, 
         measured: None,
         oom: verdict.oom,
         timeout_seconds: verdict.timeout_seconds,
-        provenance: attempt.provenance,
+        provenance,
     };
     write_record(attempt.dir, &record)?;
     Ok(Some(record))
@@ -82,20 +85,15 @@ impl Verdict {
 }
 
 /// The meaning of an exit without a record that the run did not cause.
-fn verdict(status: ExitStatus, dir: &CellDir) -> Verdict {
-    if let Some(signal) = status.signal() {
-        let name = signal_name(signal).map_or_else(|| format!("signal {signal}"), Into::into);
-        let hint = if signal == SIGKILL {
-            ", as the kernel does when memory runs out"
-        } else {
-            ""
-        };
-        return Verdict::new(Status::Killed, format!("ended by {name}{hint}; not by expctl"));
-    }
-    if status.success() {
+fn verdict(end: End, dir: &CellDir) -> Verdict {
+    let code = match end {
+        End::Signal(signal) => return killed(signal),
+        End::Code(code) => code,
+    };
+    if code == 0 {
         return Verdict::new(Status::Lost, "the process ended well but left no record".into());
     }
-    if status.code() == Some(OOM_EXIT_CODE)
+    if code == OOM_EXIT_CODE
         && let Some(oom) = read_oom(&oom_file(dir))
     {
         return Verdict {
@@ -104,12 +102,21 @@ fn verdict(status: ExitStatus, dir: &CellDir) -> Verdict {
             ..Verdict::new(Status::Oom, String::new())
         };
     }
-    let code = status.code().unwrap_or_default();
     let words = last_line(&dir.log()).map_or_else(String::new, |line| format!(": {line}"));
     Verdict::new(
         Status::Failed,
         format!("the process ended with exit code {code} and no record{words}"),
     )
+}
+
+/// A signal that the run did not send.
+fn killed(signal: c_int) -> Verdict {
+    let name = signal_name(signal).map_or_else(|| format!("signal {signal}"), Into::into);
+    let hint = match signal {
+        SIGKILL => ", as the kernel does when memory runs out",
+        _ => "",
+    };
+    Verdict::new(Status::Killed, format!("ended by {name}{hint}; not by expctl"))
 }
 
 fn read_oom(path: &Path) -> Option<Oom> {
@@ -177,23 +184,25 @@ mod tests {
         let dir = dir(root.path());
         fs::create_dir_all(dir.path()).unwrap();
         fs::write(dir.log(), "first\nno such device\n\n").unwrap();
-        // wait status: the exit code in the second byte, a signal in the first
-        let outcome = |raw| {
-            let verdict = verdict(ExitStatus::from_raw(raw), &dir);
+        let outcome = |end| {
+            let verdict = verdict(end, &dir);
             (verdict.status, verdict.reason)
         };
-        assert_eq!(outcome(0).0, Status::Lost);
+        assert_eq!(outcome(End::Code(0)).0, Status::Lost);
         let failed = "the process ended with exit code 1 and no record: no such device";
-        assert_eq!(outcome(1 << 8), (Status::Failed, failed.into()));
+        assert_eq!(outcome(End::Code(1)), (Status::Failed, failed.into()));
         let killed = "ended by SIGKILL, as the kernel does when memory runs out; not by expctl";
-        assert_eq!(outcome(9), (Status::Killed, killed.into()));
-        assert_eq!(outcome(11), (Status::Killed, "ended by SIGSEGV; not by expctl".into()));
-        assert_eq!(outcome(42 << 8).0, Status::Failed, "no request is in the file");
+        assert_eq!(outcome(End::Signal(9)), (Status::Killed, killed.into()));
+        assert_eq!(
+            outcome(End::Signal(11)),
+            (Status::Killed, "ended by SIGSEGV; not by expctl".into())
+        );
+        assert_eq!(outcome(End::Code(42)).0, Status::Failed, "no request is in the file");
         let line = r#"{"phase":"backward","category":"gradient","requested_bytes":4194304,"#.to_owned()
             + r#""allocated_bytes":2147483640,"budget_bytes":2147483648}"#;
         fs::write(oom_file(&dir), line).unwrap();
         let oom = "backward: 4.0 MiB of gradient asked for with 2.00 GiB allocated, past the budget of 2.00 GiB (device_memory)";
-        assert_eq!(outcome(42 << 8), (Status::Oom, oom.into()));
+        assert_eq!(outcome(End::Code(42)), (Status::Oom, oom.into()));
     }
 
     #[test]

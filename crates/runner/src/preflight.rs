@@ -6,17 +6,14 @@ use std::collections::{HashMap, HashSet};
 
 use arch::ModelConfig;
 use base::text::{Mistake, to_flow_yaml};
-use cell::{Adapter, Cell, Device, Stack, Task, Weights};
+use cell::{Adapter, Cell, Device, Stack};
 use data::{DataError, KeyError};
 use hub::{HubError, Roots};
-use kernels::Dispatch as _;
-use kernels::InstructionSet;
 use model::{ModelError, Source};
-use options::NoCuda;
+use options::{InstructionSet, ModelOptions, NoCuda};
 use peft::AdapterError;
+use records::WorkerMachine;
 use spec::{Study, StudyCell, key_in_front};
-
-use super::protocol::instruction_set;
 
 /// A value of a cell that cannot be used for training.
 #[derive(Debug, thiserror::Error)]
@@ -63,15 +60,15 @@ impl PreflightError {
     /// `value` of `key`, which `planned` has in this study. A reason that begins with another key is placed at that one.
     pub(super) fn new(
         study: &Study,
-        planned: &StudyCell,
+        study_cell: &StudyCell,
         key: &'static str,
         value: impl Into<String>,
         reason: Reason,
     ) -> Self {
         let message = reason.to_string();
         Self {
-            place: study.place_of(planned, key_in_front(&message).unwrap_or(key)),
-            cell: study.name_in_study(planned),
+            place: study.place_of(study_cell, key_in_front(&message).unwrap_or(key)),
+            cell: study.name_in_study(study_cell),
             key,
             value: value.into(),
             reason: Box::new(reason),
@@ -90,20 +87,24 @@ impl PreflightError {
     }
 }
 
-/// Checks the models, data and devices of all cells, each once, without reading weights or texts. Checks that this build
-/// and this CPU have the allocators and instruction sets. Skips cells that are not due, or planned and not run.
+/// Checks the models and data of all cells, each once, without reading weights or texts, and that the worker's machine has
+/// their devices, allocators and instruction sets. Skips cells that are not due, or planned and not run.
 ///
 /// # Errors
-/// The first value that is missing, damaged, or not for this build.
-pub fn preflight(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> Result<(), PreflightError> {
+/// The first value that is missing, damaged, or not for the worker's build or machine.
+pub fn preflight(
+    study: &Study,
+    machine: &WorkerMachine,
+    is_due: impl Fn(&StudyCell) -> bool,
+) -> Result<(), PreflightError> {
     let roots = study.roots();
     let mut configs = HashMap::new();
     let (mut seen, mut seen_adapters, mut seen_texts) = (HashSet::new(), HashSet::new(), HashSet::new());
-    for planned in &study.cells {
-        let cell = &planned.cell;
+    for study_cell in &study.cells {
+        let cell = &study_cell.cell;
         let fail =
-            |key, value: &dyn ToString, reason| PreflightError::new(study, planned, key, value.to_string(), reason);
-        if planned.is_planned() || !is_due(planned) {
+            |key, value: &dyn ToString, reason| PreflightError::new(study, study_cell, key, value.to_string(), reason);
+        if study_cell.cell.engine().is_none() || !is_due(study_cell) {
             continue;
         }
         let config = match configs.entry(opened(cell)) {
@@ -141,32 +142,35 @@ pub fn preflight(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> Result<(
             let value = to_flow_yaml(&cell.value("gradient_checkpointing"));
             return Err(fail("gradient_checkpointing", &value, Reason::Blocks(mistake)));
         }
-        if !cell.backend().is_available() {
-            return Err(fail("allocator.backend", &cell.backend().name(), Reason::Backend));
+        let allocator = cell.backend().name();
+        if !machine.allocators.iter().any(|name| name == allocator) {
+            return Err(fail("allocator.backend", &allocator, Reason::Backend));
         }
-        if let Some(reason) = lacks(instruction_set(cell), InstructionSet::best()) {
+        if let Some(reason) = lacks(cell, machine) {
             return Err(fail("instruction_set", &cell.instruction_set.name(), reason));
         }
         let data = cell.value("data").to_string();
         if seen.insert((cell.model.as_str(), data, config.labels(), cell.device.as_str())) {
             let checked = data::check(&cell.data_options(), config, &roots);
             checked.map_err(|KeyError { key, value, error }| fail(key, &value, (*error).into()))?;
-            let device = cell.device().map_or(Ok(()), Device::check_build);
-            device.map_err(|error| fail("device", &cell.device, error.into()))?;
+            let device = cell.device().unwrap_or(Device::Cpu);
+            device
+                .check(machine.cuda)
+                .map_err(|error| fail("device", &cell.device, error.into()))?;
         }
     }
     Ok(())
 }
 
-/// Checks that our trainer can train some cells; the others are planned.
+/// Checks that some cells have an engine; the others are planned.
 ///
 /// # Errors
-/// If all cells are for the torch stack.
+/// If none has.
 pub fn trainable(study: &Study) -> Result<(), PreflightError> {
     let Some(first) = study
         .cells
         .first()
-        .filter(|_| study.cells.iter().all(StudyCell::is_planned))
+        .filter(|_| study.cells.iter().all(|study_cell| study_cell.cell.engine().is_none()))
     else {
         return Ok(());
     };
@@ -187,20 +191,21 @@ fn open_model(cell: &Cell, roots: &Roots) -> Result<ModelConfig, ModelError> {
     }
 }
 
-/// The settings that decide if a cell's model can be opened.
-fn opened(cell: &Cell) -> (&str, Weights, Task, usize, Option<String>) {
-    (
-        cell.model.as_str(),
-        cell.weights(),
-        cell.task,
-        cell.num_labels,
-        cell.trained_modules(),
-    )
+/// The options that decide if a cell's model can be opened, as text.
+fn opened(cell: &Cell) -> String {
+    let options = ModelOptions {
+        max_seq_length: 0,
+        seed: 0,
+        ..cell.model_options()
+    };
+    format!("{options:?}")
 }
 
-/// The reason why kernels of this level cannot run on a CPU whose best is `best`.
-fn lacks(level: InstructionSet, best: InstructionSet) -> Option<Reason> {
-    (level > best).then(|| Reason::InstructionSet { best: best.name() })
+/// The reason why the kernels that the cell asks for cannot run on the worker's CPU.
+fn lacks(cell: &Cell, machine: &WorkerMachine) -> Option<Reason> {
+    let best = InstructionSet::named(&machine.instruction_set)?;
+    let asked = cell.instruction_set.level()?;
+    (asked > best).then(|| Reason::InstructionSet { best: best.name() })
 }
 
 #[cfg(test)]
@@ -209,16 +214,33 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use records::{Machine, schema};
     use spec::Overrides;
 
     use super::*;
+
+    /// A machine without tiles; the worker's build has no CUDA.
+    fn machine() -> WorkerMachine {
+        WorkerMachine {
+            protocol: schema::VERSION,
+            machine: Machine {
+                cpu: "An Example CPU".into(),
+                cores: 2,
+                memory_bytes: Some(8 << 30),
+                os: "Linux 6.1".into(),
+            },
+            instruction_set: "avx512".into(),
+            allocators: vec!["system".into(), "retain".into(), "mimalloc".into()],
+            cuda: false,
+        }
+    }
 
     /// The error of a spec with these defaults and this sweep in `folder`, without the folder and the cell's id; empty if there is none.
     fn checked(folder: &Path, defaults: &str, sweep: &str) -> String {
         let text = format!("name: x\ndefaults: {{{defaults}}}\n{sweep}\n");
         let study = spec::parse(&folder.join("x.yaml"), &text, &Overrides::default()).unwrap();
         let describe = |error: PreflightError| format!("{error}: {}", error.source().unwrap());
-        let checked = trainable(&study).and_then(|()| preflight(&study, |_| true));
+        let checked = trainable(&study).and_then(|()| preflight(&study, &machine(), |_| true));
         let message = checked.map_or_else(describe, |()| String::new());
         let message = message.replace(&format!("{}/", folder.display()), "");
         match message.split_once(" (cell ") {
@@ -269,15 +291,32 @@ mod tests {
             checked("model: tiny, instruction_set: portable, allocator: {backend: mimalloc}"),
             ""
         );
-        if let Some(level) = InstructionSet::ALL.into_iter().find(|level| !level.is_available()) {
-            let found = checked(&format!("model: tiny, instruction_set: {}", level.name()));
-            assert!(found.contains("this CPU has no more than `"), "{found}");
+        for (keys, expected) in [
+            ("instruction_set: amx", "this CPU has no more than `avx512`"),
+            ("device: cuda:0", "this build has no CUDA"),
+        ] {
+            let found = checked(&format!("model: tiny, {keys}"));
+            assert!(found.contains(expected), "{found}");
         }
-        let reason = lacks(InstructionSet::Amx, InstructionSet::Avx512).unwrap().to_string();
-        assert_eq!(reason, "this CPU has no more than `avx512`");
-        assert!(lacks(InstructionSet::Avx2, InstructionSet::Avx2).is_none());
-        #[cfg(not(feature = "cuda"))]
-        assert!(checked("device: cuda:0").contains("this build has no CUDA"));
+        assert_eq!(checked("model: tiny, instruction_set: avx512"), "");
+    }
+
+    #[test]
+    fn an_allocator_that_the_workers_build_has_not_is_named() {
+        let text = "name: x\ndefaults: {model: tiny, allocator: {backend: retain}}\n";
+        let study = spec::parse(Path::new("x.yaml"), text, &Overrides::default()).unwrap();
+        let machine = WorkerMachine {
+            allocators: vec!["mimalloc".into()],
+            ..machine()
+        };
+        let error = preflight(&study, &machine, |_| true).unwrap_err();
+        assert!(
+            error
+                .source()
+                .unwrap()
+                .to_string()
+                .contains("`retain` is glibc's malloc")
+        );
     }
 
     #[test]

@@ -2,13 +2,15 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::thread::available_parallelism;
 
 use cell::Cell;
 use memory::BACKEND_VARIABLE;
-use options::{AllocatorBackend, InstructionSet};
+use options::AllocatorBackend;
 use records::Event;
 use records::store::CellDir;
+
+/// The hidden command that says what a worker's machine offers.
+pub const MACHINE_COMMAND: &str = "machine";
 
 /// The hidden command of a worker.
 pub const COMMAND: &str = "cell";
@@ -87,34 +89,20 @@ const TUNABLES: &str = "GLIBC_TUNABLES";
 /// Tunables"). It works from glibc 2.35 on; earlier releases ignore it.
 const HUGE_PAGES: &str = "glibc.malloc.hugetlb=1";
 
-/// The variables in the environment of the cell's worker. Libraries read them before `main`.
-pub fn variables(cell: &Cell) -> Vec<(&'static str, String)> {
-    let threads = threads(cell).to_string();
+/// The variables in the environment of the cell's worker, which libraries read before its main function; `None` for one that
+/// is taken out. How many threads one for each core makes is for the worker to say.
+pub fn variables(cell: &Cell) -> Vec<(&'static str, Option<String>)> {
+    let threads = cell.threads.map(|threads| threads.to_string());
     let mut variables = vec![
         ("RAYON_NUM_THREADS", threads.clone()),
         ("CANDLE_NUM_THREADS", threads),
-        (BACKEND_VARIABLE, cell.backend().name().into()),
+        (BACKEND_VARIABLE, Some(cell.backend().name().to_owned())),
     ];
     // A cell that sets or unsets the tunables decides for itself.
     if cell.backend() == AllocatorBackend::Retain && !cell.environment().contains_key(TUNABLES) {
-        variables.push((TUNABLES, HUGE_PAGES.into()));
+        variables.push((TUNABLES, Some(HUGE_PAGES.to_owned())));
     }
     variables
-}
-
-/// Threads of the cell's worker: the cell's own number, or one for each core.
-pub fn threads(cell: &Cell) -> usize {
-    cell.threads.unwrap_or_else(cores)
-}
-
-/// The cores that this process may use.
-pub(super) fn cores() -> usize {
-    available_parallelism().map_or(1, usize::from)
-}
-
-/// The instruction set of the worker's kernels: the cell's own, or the fastest of this CPU.
-pub fn instruction_set(cell: &Cell) -> InstructionSet {
-    kernels::resolve(cell.instruction_set)
 }
 
 /// The file of the request that exceeded the budget. The worker's allocator writes it before the process ends.
@@ -170,7 +158,7 @@ mod tests {
     fn a_cell_cannot_set_what_the_run_sets() {
         for (name, value) in variables(&Cell::default()) {
             let mut cell = Cell::default();
-            cell.env.insert(name.into(), Some(value));
+            cell.env.insert(name.into(), value.or_else(|| Some("1".into())));
             assert_eq!(*cell.validate().unwrap_err().0[0].key, *format!("env.{name}"));
         }
     }

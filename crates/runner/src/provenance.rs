@@ -1,15 +1,11 @@
-//! The machine and the build behind an attempt.
+//! The build behind an attempt.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::sync::OnceLock;
 
 use cell::{Cell, Data};
 use hub::{Roots, Snapshot};
-use memory::probes;
-use records::{Machine, Provenance};
-
-use super::protocol::{cores, instruction_set, threads};
+use records::Provenance;
 
 /// The version of this build.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -27,7 +23,7 @@ pub fn git_commit() -> Option<&'static str> {
     COMMIT.get().copied()
 }
 
-/// The provenance of an attempt at `cell`, as known before training. `adapter_config_sha256` is that of the file that its
+/// The provenance of an attempt at `cell`, as the run knows it: what only the worker can know is left open. `adapter_config_sha256` is that of the file that its
 /// adapter's keys came from; `environment` gives a variable's value in the worker.
 pub fn provenance(
     cell: &Cell,
@@ -38,10 +34,12 @@ pub fn provenance(
     Provenance {
         expctl_version: VERSION.into(),
         git_commit: git_commit().map(Into::into),
+        engine: cell.engine().unwrap_or_default(),
+        releases: BTreeMap::new(),
         device: cell.device.clone(),
-        instruction_set: instruction_set(cell).name().into(),
-        threads: threads(cell),
-        machine: machine(),
+        instruction_set: None,
+        threads: None,
+        machine: None,
         environment: cell
             .environment()
             .into_keys()
@@ -65,27 +63,4 @@ pub(super) fn snapshots(cell: &Cell, roots: &Roots) -> BTreeMap<String, Snapshot
     };
     let paths: Vec<&str> = parts.iter().flat_map(|part| part.file.path.iter()).collect();
     roots.snapshots_of(&cell.model, &paths)
-}
-
-fn machine() -> Machine {
-    let system = rustix::system::uname();
-    let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
-    Machine {
-        cpu: cpu_model().unwrap_or_else(|| text(system.machine())),
-        cores: cores(),
-        memory_bytes: probes::system_total_bytes(),
-        os: format!(
-            "{} {} {}",
-            text(system.sysname()),
-            text(system.release()),
-            text(system.machine())
-        ),
-    }
-}
-
-/// The processor's name, which Linux reports on x86.
-fn cpu_model() -> Option<String> {
-    let info = fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = info.lines().find(|line| line.starts_with("model name"))?;
-    line.split_once(':').map(|(_, name)| name.trim().to_owned())
 }

@@ -13,14 +13,14 @@ use records::store::{StudyDir, read_record, write_if_changed, write_record};
 use records::{Record, Retried, Status};
 use spec::{Lineage, OnOom, Study, StudyCell};
 
-use super::attempt;
+use super::attempt::{self, Attempts};
 use super::error::RunError;
 use super::events::Events;
 use super::ladder;
 use super::larger::is_at_least_as_large;
 use super::lock::FolderLock;
 use super::options::Options;
-use super::planned;
+use super::predicted;
 use super::progress::Progress;
 use super::schedule::{Schedule, is_kept, schedule, task_of};
 use super::status::is_failure;
@@ -44,7 +44,7 @@ pub fn run(study: &mut Study, options: &Options, progress: &mut dyn Progress) ->
     refuse_another(study, &dir)?;
     let mut events = Events::open()?;
     let planner = Planner::new(study.roots(), plan::Options::default());
-    trials::resolve(study, &planner, &dir, options.fresh, &mut events, progress)?;
+    trials::resolve(study, &planner, &dir, options, &mut events, progress)?;
     ladder::add_fallbacks(study, &planner, options);
     write_study(study, &dir)?;
 
@@ -56,10 +56,13 @@ pub fn run(study: &mut Study, options: &Options, progress: &mut dyn Progress) ->
     } = schedule(study, options)?;
     for Cached { index, .. } in &kept {
         // An earlier version may have written other keys.
-        let planned = &study.cells[*index];
-        write_if_changed(&dir.cell(&planned.id).cell_yaml(), planned.cell.to_yaml().as_bytes())?;
+        let study_cell = &study.cells[*index];
+        write_if_changed(
+            &dir.cell(&study_cell.id).cell_yaml(),
+            study_cell.cell.to_yaml().as_bytes(),
+        )?;
     }
-    planned::plan(study, &planner, &dir)?;
+    predicted::plan(study, &planner, &dir)?;
     predict(study, &planner, &mut tasks);
     progress.started(&overview);
     for note in notes {
@@ -133,21 +136,29 @@ impl Run<'_> {
     /// One cell, with the attempts that its limits allow. Returns `None` if a signal stopped it.
     fn one(&mut self, task: &mut Task, progress: &mut dyn Progress) -> Result<Option<Record>, RunError> {
         progress.cell_started(task);
-        let planned = &self.study.cells[task.index];
-        let dir = self.dir.cell(&planned.id);
-        if let Some(reason) = self.left_out(task, planned) {
-            return attempt::leave_out(task, &planned.cell, &dir, self.study, reason).map(Some);
+        let study_cell = &self.study.cells[task.index];
+        let dir = self.dir.cell(&study_cell.id);
+        if let Some(reason) = self.left_out(task, study_cell) {
+            return attempt::leave_out(task, &study_cell.cell, &dir, self.study, reason).map(Some);
         }
         let mut retried = Vec::new();
+        let mut attempts = Attempts {
+            study: self.study,
+            worker: &self.options.worker,
+            events: &mut self.events,
+            progress,
+        };
         loop {
-            let Some(mut record) = attempt::run(task, &planned.cell, &dir, self.study, &mut self.events, progress)?
-            else {
+            let Some(mut record) = attempts.run(task, &study_cell.cell, &dir)? else {
                 return Ok(None);
             };
             let is_lost = matches!(record.status, Status::Killed | Status::Lost);
-            if is_lost && retried.len() < self.study.limits.retries as usize && self.events.interrupted().is_none() {
+            let may_retry = retried.len() < self.study.limits.retries as usize;
+            if is_lost && may_retry && attempts.events.interrupted().is_none() {
                 let reason = record.reason.unwrap_or_default();
-                progress.note(&format!("{}: {reason}; it is tried again", task.name()));
+                attempts
+                    .progress
+                    .note(&format!("{}: {reason}; it is tried again", task.name()));
                 retried.push(Retried {
                     attempt: task.attempt,
                     status: record.status,
@@ -166,12 +177,12 @@ impl Run<'_> {
     }
 
     /// The reason why a cell is not tried.
-    fn left_out(&self, task: &Task, planned: &StudyCell) -> Option<String> {
+    fn left_out(&self, task: &Task, study_cell: &StudyCell) -> Option<String> {
         let larger = self.study.skip_larger.then(|| {
             let known = self.out_of_memory.iter().map(|&index| &self.study.cells[index]);
             known
                 .rev()
-                .find(|smaller| is_at_least_as_large(&planned.cell, &smaller.cell))
+                .find(|smaller| is_at_least_as_large(&study_cell.cell, &smaller.cell))
         });
         if let Some(smaller) = larger.flatten() {
             return Some(format!(
@@ -179,7 +190,7 @@ impl Run<'_> {
                 smaller.id
             ));
         }
-        oversize(task, &planned.cell).filter(|_| self.options.skip_oversize || planned.is_fallback())
+        oversize(task, &study_cell.cell).filter(|_| self.options.skip_oversize || study_cell.is_fallback())
     }
 
     /// Adds the cell that follows one that ran out of memory, and runs it next if it has no result.
@@ -217,7 +228,7 @@ impl Run<'_> {
 /// True if a cell has one below it on its ladder.
 fn is_followed(study: &Study, index: usize) -> bool {
     let id = &study.cells[index].id;
-    let mut lineages = study.cells.iter().map(|planned| &planned.lineage);
+    let mut lineages = study.cells.iter().map(|study_cell| &study_cell.lineage);
     lineages.any(|lineage| matches!(lineage, Lineage::Fallback(fallback) if fallback.of == *id))
 }
 

@@ -47,9 +47,9 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
         .cells
         .iter()
         .enumerate()
-        .filter(|(_, planned)| !planned.is_planned());
-    for (index, planned) in run {
-        let cell_dir = dir.cell(&planned.id);
+        .filter(|(_, study_cell)| study_cell.cell.engine().is_some());
+    for (index, study_cell) in run {
+        let cell_dir = dir.cell(&study_cell.id);
         let record = match read_record(&cell_dir) {
             Err(error @ StoreError::Io { .. }) => return Err(error),
             Err(error) => {
@@ -59,7 +59,7 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
             Ok(record) => record,
         };
         match record {
-            Some(record) if !options.fresh && is_kept(planned, record.status) => {
+            Some(record) if !options.fresh && is_kept(study_cell, record.status) => {
                 let damage = match damaged_timeline(study, &record, &cell_dir)? {
                     None => missing_model(study, &record),
                     damage => damage,
@@ -95,7 +95,11 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
             cells: study.cells.len(),
             to_run: tasks.len(),
             kept: kept.len(),
-            planned: study.cells.iter().filter(|planned| planned.is_planned()).count(),
+            planned: study
+                .cells
+                .iter()
+                .filter(|study_cell| study_cell.cell.engine().is_none())
+                .count(),
         },
         tasks,
         kept,
@@ -120,16 +124,16 @@ pub fn due(study: &Study, options: &Options) -> Result<HashSet<String>, StoreErr
     let others = study
         .cells
         .iter()
-        .filter(|planned| planned.is_planned() || planned.cell.is_open());
+        .filter(|study_cell| study_cell.cell.engine().is_none() || study_cell.cell.is_open());
     Ok(tasks
         .chain(kept)
-        .chain(others.map(|planned| planned.id.clone()))
+        .chain(others.map(|study_cell| study_cell.id.clone()))
         .collect())
 }
 
 /// True if a cell with this outcome is not run again. A rung that the prediction rules out stays so.
-pub(super) fn is_kept(planned: &StudyCell, status: Status) -> bool {
-    is_result(status) || planned.is_fallback() && status == Status::Oversize
+pub(super) fn is_kept(study_cell: &StudyCell, status: Status) -> bool {
+    is_result(status) || study_cell.is_fallback() && status == Status::Oversize
 }
 
 /// The next attempt at a cell.
@@ -140,10 +144,10 @@ pub(super) fn task_of(study: &Study, dir: &StudyDir, index: usize) -> Task {
 }
 
 fn task(study: &Study, index: usize, attempt: u32) -> Task {
-    let planned = &study.cells[index];
+    let study_cell = &study.cells[index];
     Task {
-        cell_id: planned.id.clone(),
-        label: label(study, planned),
+        cell_id: study_cell.id.clone(),
+        label: label(study, study_cell),
         position: 0,
         of: 0,
         attempt,
@@ -152,13 +156,13 @@ fn task(study: &Study, index: usize, attempt: u32) -> Task {
     }
 }
 
-fn label(study: &Study, planned: &StudyCell) -> String {
+fn label(study: &Study, study_cell: &StudyCell) -> String {
     let axis = |(name, value): (&String, &Value)| format!("{name}={}", setting(name, &value.clone().into()));
-    let mut parts: Vec<String> = planned.axes.iter().map(axis).collect();
+    let mut parts: Vec<String> = study_cell.axes.iter().map(axis).collect();
     if study.shows_seeds() {
-        parts.push(format!("seed={}", planned.cell.seed));
+        parts.push(format!("seed={}", study_cell.cell.seed));
     }
-    if let Lineage::Fallback(Fallback { of, step }) = &planned.lineage {
+    if let Lineage::Fallback(Fallback { of, step }) = &study_cell.lineage {
         parts.push(format!("({} of {of})", step.name()));
     }
     parts.join(" ")
@@ -282,7 +286,7 @@ fn without_timeline(study: &Study, dir: &StudyDir, kept: &[Cached]) -> Option<St
 
 /// A remark on results of cells that left the spec.
 fn left_over(study: &Study, dir: &StudyDir) -> Result<Option<String>, StoreError> {
-    let ids: HashSet<_> = study.cells.iter().map(|planned| planned.id.as_str()).collect();
+    let ids: HashSet<_> = study.cells.iter().map(|study_cell| study_cell.id.as_str()).collect();
     let cells = dir.cells()?;
     let count = cells
         .iter()

@@ -1,15 +1,16 @@
 //! Real steps that find what a spec leaves open, before the first cell has its id.
 
-use cell::{Cell, Stack};
+use cell::Cell;
 use plan::Planner;
 use plan::resolve::{self, Trial};
 use records::store::{StudyDir, read_record};
 use records::{Record, Status};
 use spec::Study;
 
-use super::attempt;
+use super::attempt::Attempts;
 use super::error::RunError;
 use super::events::Events;
+use super::options::Options;
 use super::progress::Progress;
 
 /// Resolves a study before a run. Real steps of earlier runs count, unless `fresh` is true.
@@ -20,22 +21,28 @@ pub(super) fn resolve(
     study: &mut Study,
     planner: &Planner,
     dir: &StudyDir,
-    fresh: bool,
+    options: &Options,
     events: &mut Events,
     progress: &mut dyn Progress,
 ) -> Result<(), RunError> {
-    if !study.cells.iter().any(|planned| planned.cell.is_open()) {
+    if !study.cells.iter().any(|study_cell| study_cell.cell.is_open()) {
         return Ok(());
     }
     let notes = study.notes.len();
     let about = study.clone();
     resolve::resolve(study, planner, |cell| {
-        let known = tried(dir, cell).filter(|_| !fresh);
-        if known.is_some() || cell.stack == Stack::Torch || events.interrupted().is_some() {
+        let known = tried(dir, cell).filter(|_| !options.fresh);
+        if known.is_some() || cell.engine().is_none() || events.interrupted().is_some() {
             return Ok(known);
         }
         progress.note(&format!("one real step with batch_size {}", cell.batch_size));
-        let record = attempt::trial(cell, &dir.trial(&cell.id()), &about, events, progress)?;
+        let mut attempts = Attempts {
+            study: &about,
+            worker: &options.worker,
+            events,
+            progress,
+        };
+        let record = attempts.trial(cell, &dir.trial(&cell.id()))?;
         Ok::<_, RunError>(record.as_ref().and_then(outcome))
     })?;
     for note in &study.notes[notes..] {

@@ -80,7 +80,7 @@ fn bind(
                 cell: cell.axes.clone(),
                 ..entry.clone()
             }),
-            None if expansion.cells.iter().any(|planned| planned.cell.is_open()) => figures.push(Published {
+            None if expansion.cells.iter().any(|study_cell| study_cell.cell.is_open()) => figures.push(Published {
                 value,
                 values: None,
                 cell_id: Some(cell_id),

@@ -138,8 +138,8 @@ fn resolve(
         expansion: expansion.as_ref().filter(|_| is_sound),
     };
     study.report.baseline = read_baseline(&tree, &selector, mistakes).unwrap_or_default();
-    let planned = selector.expansion.iter().flat_map(|expansion| &expansion.cells);
-    let cells: Vec<_> = planned.map(|planned| &planned.cell).collect();
+    let study_cell = selector.expansion.iter().flat_map(|expansion| &expansion.cells);
+    let cells: Vec<_> = study_cell.map(|study_cell| &study_cell.cell).collect();
     study.fit.vary = fit::read_vary(tree.get(&["fit", "vary"]), &defaults, &cells, mistakes);
     let (published, claims) = (tree.get(&["published"]), tree.get(&["claims"]));
     entries::check(&mut study.published, published, sources, mistakes);
@@ -186,8 +186,8 @@ fn check_padding(defaults: &Node, layers: &[Layer], expansion: &Expansion) -> Re
 
 /// A note on a budget that no run keeps: nothing is offloaded, except by a search for what fits.
 fn idle_host_memory(cells: &[StudyCell], study: &Study) -> Option<String> {
-    let has_budget = cells.iter().any(|planned| planned.cell.host_memory.is_some());
-    let offloads = cells.iter().any(|planned| planned.cell.offload != Offload::NONE);
+    let has_budget = cells.iter().any(|study_cell| study_cell.cell.host_memory.is_some());
+    let offloads = cells.iter().any(|study_cell| study_cell.cell.offload != Offload::NONE);
     let may_offload = matches!(&study.on_oom, OnOom::Ladder(rungs) if rungs.contains(&Rung::Offload));
     let is_idle = has_budget && !offloads && !may_offload;
     is_idle.then(|| "host_memory: no cell has `offload`, so the budget is for `expctl fit` alone".to_owned())
@@ -201,7 +201,7 @@ fn not_one_model(cells: &[StudyCell]) -> Option<String> {
         [one] if one.cell.rank > 0 => {
             Some("an adapter is trained, which is written anyway; a model needs `rank: 0`".into())
         }
-        [one] if one.is_planned() => Some("a cell of `stack: torch` is planned and trains nothing".into()),
+        [one] if one.cell.engine().is_none() => Some("a cell of `stack: torch` is planned and trains nothing".into()),
         [_] => None,
         _ => Some(format!("{} cells would write the same folder", cells.len())),
     }

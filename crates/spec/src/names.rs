@@ -195,11 +195,13 @@ impl Study {
             "batch_size",
             "max_seq_length",
         ];
-        let [planned] = self.cells.as_slice() else { return None };
+        let [study_cell] = self.cells.as_slice() else {
+            return None;
+        };
         if self.invocation.names.is_empty() {
             return None;
         }
-        let (cell, default) = (&planned.cell, Cell::default());
+        let (cell, default) = (&study_cell.cell, Cell::default());
         let shown = Cell {
             target_modules: cell.target_modules(),
             ..cell.clone()

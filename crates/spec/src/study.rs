@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::text::{Mistake, nearest, quoted};
-use cell::{Cell, Stack};
+use cell::Cell;
 use hub::{Roots, Snapshot};
 use indexmap::{IndexMap, IndexSet};
 use schemars::JsonSchema;
@@ -141,11 +141,6 @@ pub struct StudyCell {
 }
 
 impl StudyCell {
-    /// True if the cell is planned and never run: a cell of PyTorch's stack.
-    pub fn is_planned(&self) -> bool {
-        self.cell.stack == Stack::Torch
-    }
-
     /// The cell as the spec has it, with the values that it leaves open.
     pub fn asked(&self) -> &Cell {
         match &self.lineage {
@@ -263,16 +258,16 @@ impl Study {
 
     /// Where the value that a cell has for a key was written, such as `/home/me/x.yaml:3:10` or `--set rank=8`; the spec's file
     /// if the key was left out.
-    pub fn place_of(&self, planned: &StudyCell, key: &str) -> String {
+    pub fn place_of(&self, study_cell: &StudyCell, key: &str) -> String {
         let file = (!self.file.is_empty()).then(|| self.directory.join(&self.file).display().to_string());
-        self.written.place(planned.asked(), key, file.as_deref())
+        self.written.place(study_cell.asked(), key, file.as_deref())
     }
 
     /// ` (cell 1234…)` where the study has several cells.
-    pub fn name_in_study(&self, planned: &StudyCell) -> String {
+    pub fn name_in_study(&self, study_cell: &StudyCell) -> String {
         match self.cells.len() {
             0 | 1 => String::new(),
-            _ => format!(" (cell {})", planned.id),
+            _ => format!(" (cell {})", study_cell.id),
         }
     }
 

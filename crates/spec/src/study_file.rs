@@ -84,11 +84,11 @@ struct LineageKeys {
 }
 
 impl LineageKeys {
-    fn of(planned: &StudyCell) -> Self {
-        match &planned.lineage {
+    fn of(study_cell: &StudyCell) -> Self {
+        match &study_cell.lineage {
             Lineage::Written => Self::default(),
             Lineage::Resolved(resolved) => {
-                let (resolved_to, mut asked) = (planned.cell.to_map(), resolved.asked.to_map());
+                let (resolved_to, mut asked) = (study_cell.cell.to_map(), resolved.asked.to_map());
                 asked.retain(|key, value| resolved_to.get(key) != Some(value));
                 Self {
                     asked: Some(FlowMap(asked)),
@@ -170,7 +170,7 @@ impl Study {
 }
 
 fn share(cells: &[StudyCell]) -> Cells {
-    let mut maps: Vec<Map<String, Json>> = cells.iter().map(|planned| planned.cell.to_map()).collect();
+    let mut maps: Vec<Map<String, Json>> = cells.iter().map(|study_cell| study_cell.cell.to_map()).collect();
     let mut common = maps.first().cloned().unwrap_or_default();
     for map in &maps {
         common.retain(|key, value| map.get(key) == Some(value));
@@ -178,11 +178,11 @@ fn share(cells: &[StudyCell]) -> Cells {
     for map in &mut maps {
         map.retain(|key, _| !common.contains_key(key));
     }
-    let cell = |(planned, keys): (&StudyCell, _)| {
+    let cell = |(study_cell, keys): (&StudyCell, _)| {
         FlowMap(CellKeys {
-            id: planned.id.clone(),
+            id: study_cell.id.clone(),
             keys: FlowMap(keys),
-            lineage: LineageKeys::of(planned),
+            lineage: LineageKeys::of(study_cell),
         })
     };
     Cells {
@@ -304,14 +304,14 @@ fn read_cell(node: &Node, common: &Node, axes: &[String]) -> Result<StudyCell, D
         (None, Some((of, step))) => Lineage::Fallback(Fallback { of, step }),
         (None, None) => Lineage::Written,
     };
-    let mut planned = StudyCell {
+    let mut study_cell = StudyCell {
         id,
         axes: axis_values(axes, &map),
         cell,
         lineage,
     };
-    planned.axes = axis_values(axes, &planned.asked().to_map());
-    Ok(planned)
+    study_cell.axes = axis_values(axes, &study_cell.asked().to_map());
+    Ok(study_cell)
 }
 
 /// The way from one absolute path to another.
@@ -396,10 +396,10 @@ claims:
     #[test]
     fn a_cell_reads_as_it_was_written() {
         let study = parse(Path::new("x.yaml"), SPEC, &Overrides::default()).unwrap();
-        for planned in &study.cells {
-            let text = planned.cell.to_yaml();
+        for study_cell in &study.cells {
+            let text = study_cell.cell.to_yaml();
             let read = crate::read_cell("cell.yaml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-            assert_eq!(read, planned.cell);
+            assert_eq!(read, study_cell.cell);
         }
     }
 

@@ -5,7 +5,7 @@
 mod device;
 mod dry_run;
 mod error;
-mod fetch;
+mod host_weights;
 mod loss_scaler;
 mod memory_meter;
 mod profile;

@@ -17,7 +17,7 @@ use super::{
     memory_meter::{LoadPeaks, MemoryMeter},
     profile, save, start,
     steps::StepRecorder,
-    summary,
+    summary::{Surroundings, summarise},
 };
 
 /// The figures of a finished run. Its other results are files.
@@ -109,19 +109,19 @@ pub fn run(
     }
     on_event(&Event::Done);
 
-    let measured = Measured {
-        loss_eval: evaluation.map(|evaluation| evaluation.loss),
-        accuracy_eval: evaluation.and_then(|evaluation| evaluation.accuracy),
-        forgetting: before.zip(after).map(|(before, after)| Forgetting { before, after }),
-        samples_left_out: dataset.skipped().left_out(),
+    let surroundings = Surroundings {
+        steps_per_epoch,
+        load_seconds,
         parameter_count: config.parameter_count(),
         trainable_count,
+        samples_left_out: dataset.skipped().left_out(),
+        evaluation,
+        forgetting: before.zip(after).map(|(before, after)| Forgetting { before, after }),
         adapter_file_bytes,
         profile,
-        ..summary::summarise(&steps, steps_per_epoch, memory, load_seconds)
     };
     Ok(Trained {
-        measured,
+        measured: summarise(&steps, memory, surroundings),
         data_sha256: dataset.sha256().to_owned(),
         init_adapter_sha256,
     })

@@ -8,7 +8,7 @@ use nn::{Pass, param::Param, tensor::Tensor};
 use options::Checkpointing;
 use trace::Phase;
 
-use super::fetch::{Fetch, HostInput};
+use super::host_weights::{Fetch, HostInput};
 
 /// The tensors that a block keeps until its backward pass.
 enum Kept<S> {

@@ -2,22 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use records::{Measured, Step};
+use records::{Forgetting, LeftOut, Measured, Profile, Step};
 
 use super::memory_meter::LoopMemory;
+use super::trainer::Evaluation;
 
 /// Steps at the start of a run that speeds are not taken from. The first one maps pages and makes the optimizer's state;
 /// the second one still fills caches.
 const WARM_UP: usize = 2;
 
-/// The figures of a run: medians over its timed steps and peaks over the loop. `steps_per_epoch` is given if epochs decide
-/// how long it is.
-pub(super) fn summarise(
-    steps: &[Step],
-    steps_per_epoch: Option<usize>,
-    memory: LoopMemory,
-    load_seconds: f64,
-) -> Measured {
+/// What is known of a run apart from its steps.
+#[derive(Default)]
+pub(super) struct Surroundings {
+    /// If epochs decide how long it is.
+    pub(super) steps_per_epoch: Option<usize>,
+    pub(super) load_seconds: f64,
+    pub(super) parameter_count: u64,
+    pub(super) trainable_count: u64,
+    pub(super) samples_left_out: Option<LeftOut>,
+    pub(super) evaluation: Option<Evaluation>,
+    pub(super) forgetting: Option<Forgetting>,
+    pub(super) adapter_file_bytes: Option<u64>,
+    pub(super) profile: Option<Profile>,
+}
+
+/// The figures of a run: medians over its timed steps and peaks over the loop.
+pub(super) fn summarise(steps: &[Step], memory: LoopMemory, run: Surroundings) -> Measured {
     let tokens: usize = steps.iter().map(|step| step.tokens).sum();
     let at_ends = || steps.iter().filter_map(|step| step.allocated_bytes);
     let timed = &steps[WARM_UP.min(steps.len().saturating_sub(1))..];
@@ -25,17 +35,17 @@ pub(super) fn summarise(
         steps: steps.len(),
         loss_first: steps.first().map_or(f64::NAN, |step| step.loss),
         loss_last: steps.last().map_or(f64::NAN, |step| step.loss),
-        loss_eval: None,
-        accuracy_eval: None,
-        forgetting: None,
-        samples_left_out: None,
+        loss_eval: run.evaluation.as_ref().map(|evaluation| evaluation.loss),
+        accuracy_eval: run.evaluation.and_then(|evaluation| evaluation.accuracy),
+        forgetting: run.forgetting,
+        samples_left_out: run.samples_left_out,
         steps_timed: Some(timed.len()),
         step_seconds_median: median(timed.iter().map(|step| step.seconds)),
         step_seconds_spread: spread(timed.iter().map(|step| step.seconds / step.tokens as f64)),
         tokens_per_second: median(timed.iter().map(|step| step.tokens as f64 / step.seconds)),
         real_tokens_per_second: real_speed(timed),
         train_seconds: steps.iter().map(|step| step.seconds).sum(),
-        load_seconds,
+        load_seconds: run.load_seconds,
         tokens,
         real_tokens: steps.iter().map(|step| step.real_tokens).sum(),
         allocated_peak_bytes: memory.allocated_peak,
@@ -63,7 +73,9 @@ pub(super) fn summarise(
             .as_ref()
             .and_then(|peaks| peaks.module)
             .map(|module| module.to_string()),
-        allocated_peak_by_epoch: steps_per_epoch.and_then(|steps_per_epoch| by_epoch(steps, steps_per_epoch)),
+        allocated_peak_by_epoch: run
+            .steps_per_epoch
+            .and_then(|steps_per_epoch| by_epoch(steps, steps_per_epoch)),
         allocated_peak_by_category: memory.peaks.as_ref().map_or_else(BTreeMap::new, |peaks| {
             peaks
                 .by_category
@@ -75,10 +87,10 @@ pub(super) fn summarise(
             .peaks
             .as_ref()
             .map_or_else(BTreeMap::new, |peaks| peaks.in_phase.named()),
-        parameter_count: 0,
-        trainable_count: 0,
-        adapter_file_bytes: None,
-        profile: None,
+        parameter_count: run.parameter_count,
+        trainable_count: run.trainable_count,
+        adapter_file_bytes: run.adapter_file_bytes,
+        profile: run.profile,
         page_faults: memory.page_faults,
         page_faults_per_step_median: timed
             .iter()
@@ -162,7 +174,11 @@ mod tests {
     use super::*;
 
     fn figures(steps: &[Step], steps_per_epoch: Option<usize>) -> Measured {
-        summarise(steps, steps_per_epoch, LoopMemory::default(), 0.0)
+        let run = Surroundings {
+            steps_per_epoch,
+            ..Surroundings::default()
+        };
+        summarise(steps, LoopMemory::default(), run)
     }
 
     #[test]

@@ -25,10 +25,10 @@ use super::super::{
 };
 #[cfg(target_arch = "x86_64")]
 use super::avx512;
-use crate::Dispatch as _;
 use memory::Buffer;
 
 use super::cap::cap_block;
+use crate::Dispatch as _;
 
 /// Columns of the logits whose exponentials are summed together.
 const SLOT: usize = 512;

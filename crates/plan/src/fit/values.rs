@@ -34,14 +34,14 @@ fn refusal(
     fit: &FitSpec,
 ) -> Option<PlanError> {
     let mut first = None;
-    for planned in cells {
-        let changed = technique.changed(&planned.cell, value)?;
+    for study_cell in cells {
+        let changed = technique.changed(&study_cell.cell, value)?;
         // What is invalid was found when the spec was read, unless another cell or another change mends it.
         changed.validate().ok()?;
         let error = planner.needed_at_least(&changed).err()?;
         let is_mended = matches!(&error, PlanError::Gpu(invalid) if fit.may_mend(technique, invalid));
         // A cell that cannot be planned as it is has an error of its own.
-        if is_mended || planner.needed_at_least(&planned.cell).is_err() {
+        if is_mended || planner.needed_at_least(&study_cell.cell).is_err() {
             return None;
         }
         first.get_or_insert(error);

@@ -27,11 +27,11 @@ pub fn resolve<E: From<PlanError>>(
         let group = study.cells[first].asked().group_id();
         let repeats = study.cells[first..].iter();
         let count = repeats
-            .take_while(|planned| planned.asked().group_id() == group)
+            .take_while(|study_cell| study_cell.asked().group_id() == group)
             .count();
         let cells: Vec<Cell> = study.cells[first..first + count]
             .iter()
-            .map(|planned| planned.asked().clone())
+            .map(|study_cell| study_cell.asked().clone())
             .collect();
         let repeats = &mut study.cells[first..first + count];
         if let Some(asked) = cells[0].auto_batch_size {
@@ -43,14 +43,14 @@ pub fn resolve<E: From<PlanError>>(
             };
             let found = search.run(asked)?;
             study.notes.push(note(&cells[0], "auto_batch_size", &words(&found)));
-            for (planned, asked) in repeats.iter_mut().zip(cells) {
+            for (study_cell, asked) in repeats.iter_mut().zip(cells) {
                 let cell = Cell {
                     batch_size: found.batch_size,
                     gradient_accumulation_steps: found.gradient_accumulation_steps,
                     auto_batch_size: None,
                     ..asked.clone()
                 };
-                set(planned, cell, asked, found.trials);
+                set(study_cell, cell, asked, found.trials);
             }
         } else if let Checkpointing::Auto(ByteSize(bytes)) = cells[0].gradient_checkpointing {
             let found = least_recomputation(planner, &cells, bytes)?;
@@ -61,13 +61,13 @@ pub fn resolve<E: From<PlanError>>(
                 words += ", so offload.checkpoints is left out";
             }
             study.notes.push(note(&cells[0], "gradient_checkpointing", &words));
-            for (planned, asked) in repeats.iter_mut().zip(cells) {
+            for (study_cell, asked) in repeats.iter_mut().zip(cells) {
                 let mut cell = Cell {
                     gradient_checkpointing: found.clone(),
                     ..asked.clone()
                 };
                 cell.offload.checkpoints &= !keeps_none;
-                set(planned, cell, asked, Trials::default());
+                set(study_cell, cell, asked, Trials::default());
             }
         }
         first += count;
@@ -84,9 +84,9 @@ fn bind_figures(study: &mut Study) {
         let Some(id) = published.cell_id.take() else {
             return true;
         };
-        let found = cells.iter().find(|planned| planned.id == id);
+        let found = cells.iter().find(|study_cell| study_cell.id == id);
         match found {
-            Some(planned) => published.cell.clone_from(&planned.axes),
+            Some(study_cell) => published.cell.clone_from(&study_cell.axes),
             None => notes.push(format!(
                 "{}: the study has no cell {}, so its figure is left out",
                 published.column,
@@ -97,17 +97,17 @@ fn bind_figures(study: &mut Study) {
     });
 }
 
-fn set(planned: &mut StudyCell, cell: Cell, asked: Cell, trials: Trials) {
-    planned.id = cell.id();
-    planned.cell = cell;
-    planned.lineage = Lineage::Resolved(Box::new(Resolved { asked, trials }));
+fn set(study_cell: &mut StudyCell, cell: Cell, asked: Cell, trials: Trials) {
+    study_cell.id = cell.id();
+    study_cell.cell = cell;
+    study_cell.lineage = Lineage::Resolved(Box::new(Resolved { asked, trials }));
 }
 
 /// Leaves out cells that come to the same as an earlier one.
 fn merge(study: &mut Study) {
     let mut known = HashSet::new();
     let before = study.cells.len();
-    study.cells.retain(|planned| known.insert(planned.id.clone()));
+    study.cells.retain(|study_cell| known.insert(study_cell.id.clone()));
     let merged = before - study.cells.len();
     if merged > 0 {
         let cells = counted(merged, "cell");

@@ -1,6 +1,11 @@
 //! Made-up outcomes for tests.
 
+use std::collections::BTreeMap;
+
+use options::Engine;
+
 use super::*;
+use crate::Machine;
 
 pub fn step(step: usize) -> Step {
     Step {
@@ -101,15 +106,17 @@ pub fn provenance() -> Provenance {
     Provenance {
         expctl_version: "0.1.0".into(),
         git_commit: Some("0123456789abcdef0123456789abcdef01234567".into()),
+        engine: Engine::Expctl,
+        releases: BTreeMap::new(),
         device: "cpu".into(),
-        instruction_set: "avx512".into(),
-        threads: 2,
-        machine: Machine {
+        instruction_set: Some("avx512".into()),
+        threads: Some(2),
+        machine: Some(Machine {
             cpu: "An Example CPU @ 2.00GHz".into(),
             cores: 2,
             memory_bytes: Some(8 << 30),
             os: "Linux 6.1".into(),
-        },
+        }),
         environment: BTreeMap::new(),
         data_sha256: Some("ab".repeat(32)),
         adapter_config_sha256: None,

@@ -50,10 +50,10 @@ impl Basis {
         evidence: Evidence::None,
     };
 
-    /// The basis of a stack's cells. PyTorch's are planned; ours are measured, unless the report `is_plan`.
+    /// The basis of a stack's cells. They are measured if the stack has an engine, unless the report `is_plan`.
     pub fn of(stack: Stack, is_plan: bool) -> Self {
-        let evidence = match stack {
-            Stack::Candle if !is_plan => Evidence::Measured,
+        let evidence = match stack.engine() {
+            Some(_) if !is_plan => Evidence::Measured,
             _ => Evidence::Predicted,
         };
         Self {

@@ -110,10 +110,16 @@ pub fn outcomes() -> Vec<Outcome> {
         measured("parameter_count", Int, |m| m.parameter_count),
         measured("trainable_count", Int, |m| m.trainable_count),
         measured("adapter_file_bytes", Int, |m| m.adapter_file_bytes),
-        outcome("machine_cpu", Text, |r| r.provenance.machine.cpu.clone()),
-        outcome("machine_cores", Int, |r| r.provenance.machine.cores),
-        outcome("machine_memory_bytes", Int, |r| r.provenance.machine.memory_bytes),
-        outcome("machine_os", Text, |r| r.provenance.machine.os.clone()),
+        outcome("machine_cpu", Text, |r| {
+            r.provenance.machine.as_ref().map(|m| m.cpu.clone())
+        }),
+        outcome("machine_cores", Int, |r| r.provenance.machine.as_ref().map(|m| m.cores)),
+        outcome("machine_memory_bytes", Int, |r| {
+            r.provenance.machine.as_ref().and_then(|m| m.memory_bytes)
+        }),
+        outcome("machine_os", Text, |r| {
+            r.provenance.machine.as_ref().map(|m| m.os.clone())
+        }),
         outcome("environment", Text, |r| {
             Datum::flow(&serde_json::json!(r.provenance.environment))
         }),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cell::{Cell, InstructionSetChoice, Stack};
+use cell::{Cell, InstructionSetChoice};
 use polars_core::prelude::*;
 use records::Record;
 use records::prediction::Prediction;
@@ -61,13 +61,18 @@ pub fn build(rows: &[Row<'_>]) -> Result<DataFrame, FrameError> {
                 {
                     return resolved.asked.value(&name).into();
                 }
-                let given = configuration.get(&name).cloned().unwrap_or(Datum::Null);
-                match (name.as_str(), row.record) {
-                    ("device", Some(record)) => record.provenance.device.as_str().into(),
-                    ("threads", Some(record)) => record.provenance.threads.into(),
-                    ("instruction_set", Some(record)) => record.provenance.instruction_set.as_str().into(),
-                    ("instruction_set", None) if row.cell.instruction_set == InstructionSetChoice::Auto => Datum::Null,
-                    _ => given,
+                let given = || configuration.get(&name).cloned().unwrap_or(Datum::Null);
+                // What the worker took for `auto` takes the place of the word.
+                let found = row.record.map(|record| &record.provenance);
+                match name.as_str() {
+                    "device" => found.map_or_else(given, |found| found.device.as_str().into()),
+                    "threads" => found.and_then(|found| found.threads).map_or_else(given, Datum::from),
+                    "instruction_set" => match found.and_then(|found| found.instruction_set.as_deref()) {
+                        Some(level) => level.into(),
+                        None if row.cell.instruction_set == InstructionSetChoice::Auto => Datum::Null,
+                        None => given(),
+                    },
+                    _ => given(),
                 }
             });
             columns.push(column(&name, kind, values)?);
@@ -98,10 +103,10 @@ pub fn of_plan<'a>(
         .cells
         .iter()
         .zip(predictions)
-        .map(|(planned, prediction)| Row {
-            cell_id: &planned.id,
-            cell: &planned.cell,
-            lineage: &planned.lineage,
+        .map(|(study_cell, prediction)| Row {
+            cell_id: &study_cell.id,
+            cell: &study_cell.cell,
+            lineage: &study_cell.lineage,
             record: None,
             prediction,
         })
@@ -130,9 +135,9 @@ fn identity(name: &str, row: &Row<'_>) -> Datum {
     }
 }
 
-/// The end of the cell. PyTorch's stack is planned, and never run.
+/// The end of the cell. One without an engine is planned, and never run.
 fn status(row: &Row<'_>) -> Option<&'static str> {
-    let planned = || (row.cell.stack == Stack::Torch && row.prediction.is_some()).then_some(PLANNED);
+    let planned = || (row.cell.engine().is_none() && row.prediction.is_some()).then_some(PLANNED);
     row.record.map(|record| record.status.name()).or_else(planned)
 }
 

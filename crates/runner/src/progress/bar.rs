@@ -76,7 +76,7 @@ impl Progress for Bars {
                 self.cell.set_message("evaluating");
             }
             Event::Remark { text } => self.note(&format!("{}: {text}", task.name())),
-            Event::Done => {}
+            Event::Started(_) | Event::Done => {}
         }
     }
 
