@@ -22,8 +22,8 @@ use super::{FAILED, print};
 
 /// Compare predictions with the published figures of some specs
 ///
-/// The cells are planned, none is run. The page keeps figures that test the plan apart from those that corrected it, by the
-/// key `evidence`. It has the errors by study and the worst rows; json and csv have all rows.
+/// The cells are planned, none is run. The page keeps figures that test the plan apart from those that corrected it, by
+/// the key `evidence`. It has the errors by study and the worst rows; json and csv have all rows.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Specs with `published` figures

@@ -30,8 +30,8 @@ fn counts(verdicts: &[ClaimVerdict]) -> String {
     counts.join(", ")
 }
 
-/// Prints each unexpected verdict and each undecided one to stderr, with the claim's place. Returns true if all verdicts
-/// are expected.
+/// Prints each unexpected verdict and each undecided one to stderr, with the claim's place. Returns true if all
+/// verdicts are expected.
 pub(super) fn are_as_expected(claims: &[ClaimResult]) -> bool {
     for claim in claims {
         let is_printed = |verdict: &&BasisVerdict| !verdict.expected || verdict.verdict == ClaimVerdict::Undecided;

@@ -15,9 +15,9 @@ use super::{exit_code, print, studies};
 
 /// Compare two studies cell by cell: memory, speed and loss, with the ratio of B to A
 ///
-/// Cells are matched by their ids. The others are matched by the keys that vary. The output also names other differences
-/// (configuration, version, machine, data), and cells that only one study has. Exit code 1 if a --fail-if holds for a
-/// cell, or if B has no measurement of a cell that A measured.
+/// Cells are matched by their ids. The others are matched by the keys that vary. The output also names other
+/// differences (configuration, version, machine, data), and cells that only one study has. Exit code 1 if a --fail-if
+/// holds for a cell, or if B has no measurement of a cell that A measured.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The baseline: a spec, a study's folder, or a cells.csv or cells.parquet

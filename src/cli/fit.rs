@@ -24,18 +24,18 @@ use super::{Format, exit_code, print};
 
 /// Find what to change so that a cell fits, the least change first
 ///
-/// Searches every technique that saves memory, alone and together: micro-batches, checkpointing, formats, optimizer states,
-/// attention, the allocator, rank and length. Prints the least change that fits, other ways, and the front of memory against
-/// price. Mild changes come before harsh ones: first what keeps the results, then what costs precision, then what is trained,
-/// then tokens. A model by name starts as a LoRA in 16 bits in which nothing is saved. Every figure is predicted. Exit code 1
-/// if nothing fits.
+/// Searches every technique that saves memory, alone and together: micro-batches, checkpointing, formats, optimizer
+/// states, attention, the allocator, rank and length. Prints the least change that fits, other ways, and the front of
+/// memory against price. Mild changes come before harsh ones: first what keeps the results, then what costs precision,
+/// then what is trained, then tokens. A model by name starts as a LoRA in 16 bits in which nothing is saved. Every
+/// figure is predicted. Exit code 1 if nothing fits.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("specs", |spec| spec.num_args(0..=1)))]
 pub(super) struct Args {
     #[command(flatten)]
     subject: Subject,
-    /// What to fit into: a size such as 6GiB, or a GPU such as rtx-3060-12gb. Default: the spec's fit.budget, or the cells'
-    /// gpu or device_memory
+    /// What to fit into: a size such as 6GiB, or a GPU such as rtx-3060-12gb. Default: the spec's fit.budget, or the
+    /// cells' gpu or device_memory
     #[arg(long, value_name = "SIZE|GPU")]
     budget: Option<Budget>,
     /// A key that may change, alone or with the values to try; other keys then stay. Repeatable

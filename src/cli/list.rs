@@ -18,10 +18,12 @@ use spec::Study;
 use super::studies::Results;
 use super::{Format, gpus, models, print, studies};
 
-/// List the cells of a study, or of all studies in a folder, with their outcome; or the known GPUs, models or techniques
+/// List the cells of a study, or of all studies in a folder, with their outcome; or the known GPUs, models or
+/// techniques
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A study's folder, a frame beside a report, or a folder of these [default: results, and the published frames in reports]
+    /// A study's folder, a frame beside a report, or a folder of these [default: results, and the published frames in
+    /// reports]
     results: Option<PathBuf>,
     /// List the GPUs that `gpu` and --budget may name, with their memory and its source
     #[arg(long, conflicts_with = "results")]
@@ -29,8 +31,8 @@ pub(super) struct Args {
     /// List the presets that `model` may name, with their shapes
     #[arg(long, conflicts_with_all = ["results", "gpus"])]
     models: bool,
-    /// Print the page of the techniques that save memory, in Markdown, with what the reports' frames in RESULTS measured
-    /// [default: reports]
+    /// Print the page of the techniques that save memory, in Markdown, with what the reports' frames in RESULTS
+    /// measured [default: reports]
     #[arg(long, conflicts_with_all = ["gpus", "models", "format"])]
     techniques: bool,
     /// How the list is printed; json and csv have sizes in bytes

@@ -1,7 +1,7 @@
 //! The commands, one file each.
 //!
-//! Exit codes: 0 for success; 1 if a cell failed or a check did not hold; 2 for wrong input: the command line, the spec,
-//! or the place of the results. Every error means 2, so commands return the other two as `Ok`.
+//! Exit codes: 0 for success; 1 if a cell failed or a check did not hold; 2 for wrong input: the command line, the
+//! spec, or the place of the results. Every error means 2, so commands return the other two as `Ok`.
 
 mod accuracy;
 mod cell;

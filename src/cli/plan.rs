@@ -29,8 +29,9 @@ use super::{Format, exit_code, print};
 /// Predict the memory of each cell of a spec, or of a model by name, without running it
 ///
 /// Every figure is predicted: the peak of live tensor bytes, its phase, the memory between the steps, and the process.
-/// A model by name is planned as a QLoRA that suits a single GPU. With a budget, from --budget or the cells' device_memory, each cell fits or is oversize. For an oversize cell the plan
-/// lists the cheapest changes that make it fit, each with its own prediction. Exit code 1 if a cell is oversize.
+/// A model by name is planned as a QLoRA that suits a single GPU. With a budget, from --budget or the cells'
+/// device_memory, each cell fits or is oversize. For an oversize cell the plan lists the cheapest changes that make it
+/// fit, each with its own prediction. Exit code 1 if a cell is oversize.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

@@ -19,7 +19,7 @@ pub(super) fn range(prediction: &Prediction) -> Option<String> {
     is_shown.then(|| format!("{} to {}", format::bytes(low.into()), format::bytes(high.into())))
 }
 
-/// The same in a table.
+/// The range for a cell of a table.
 pub(super) fn range_cell(prediction: &Prediction) -> String {
     range(prediction).unwrap_or_else(|| format::ABSENT.into())
 }

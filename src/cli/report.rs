@@ -25,10 +25,10 @@ use super::{exit_code, print, studies};
 
 /// Make the frames and reports of studies from their records
 ///
-/// Writes `cells.parquet` and `cells.csv` into the study's folder, and the report with its charts and a copy of the frame,
-/// `NAME.parquet`. Files that would not change are left alone. The cells are those of the last `expctl run`. With a spec,
-/// its present description, report, published figures and claims are used. A spec without a study's folder is reported
-/// from the frame beside its report, and one whose cells are all of PyTorch's stack is planned again.
+/// Writes `cells.parquet` and `cells.csv` into the study's folder, and the report with its charts and a copy of the
+/// frame, `NAME.parquet`. Files that would not change are left alone. The cells are those of the last `expctl run`.
+/// With a spec, its present description, report, published figures and claims are used. A spec without a study's folder
+/// is reported from the frame beside its report, and one whose cells are all of PyTorch's stack is planned again.
 ///
 /// Of several specs, those without results are named and skipped.
 #[derive(Debug, clap::Args)]
@@ -46,8 +46,8 @@ pub(super) struct Args {
         help = format!("{}, or a file of your own [default: the spec's]", TEMPLATES.join(", "))
     )]
     template: Option<String>,
-    /// The report's file; it is a page with the charts inside if it ends in `.html` [default: the spec's, else report.md
-    /// in the study's folder]
+    /// The report's file; it is a page with the charts inside if it ends in `.html` [default: the spec's, else
+    /// report.md in the study's folder]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The kind of the file, whatever its name ends in: that end is replaced

@@ -10,8 +10,8 @@ use spec::{Overrides, Requirement, Study, normal_path};
 /// Makes sure that everything is there that a study requires and its cells name: an override may have replaced it.
 ///
 /// # Errors
-/// Something is missing; the message names the command that makes each thing, in the order in which they run. Or no cell
-/// names a requirement, or a spec requires itself.
+/// Something is missing; the message names the command that makes each thing, in the order in which they run. Or no
+/// cell names a requirement, or a spec requires itself.
 pub(super) fn check_requirements(study: &Study) -> anyhow::Result<()> {
     let mut missing = Vec::new();
     find_missing(study, &mut Vec::new(), &mut missing)?;

@@ -35,7 +35,8 @@ pub(super) struct Args {
     spec: Option<PathBuf>,
     #[command(flatten)]
     named: Named,
-    /// Where the spec of --model is written [default: NAME.yaml]. It holds what was given; other keys have a spec's defaults
+    /// Where the spec of --model is written [default: NAME.yaml]. It holds what was given; other keys have a spec's
+    /// defaults
     #[arg(long, value_name = "FILE", requires = "model")]
     output: Option<PathBuf>,
     /// Set a key for all cells, over the spec and the environment; repeatable

@@ -67,8 +67,8 @@ impl Results {
     }
 }
 
-/// The results in `given`, a study's folder, a frame or a folder of these; by default those in [`FOLDERS`]. A frame is left
-/// out if its study is there.
+/// The results in `given`, a study's folder, a frame or a folder of these; by default those in [`FOLDERS`]. A frame is
+/// left out if its study is there.
 ///
 /// # Errors
 /// A folder cannot be listed, or there are no results.

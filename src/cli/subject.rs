@@ -18,11 +18,12 @@ use super::resolved::resolved;
 /// A model and data in place of a spec.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Named {
-    /// A model instead of a spec: a preset such as qwen2.5-7b, a directory, or a name on the Hugging Face Hub. It stands for
-    /// one cell; --set changes it
+    /// A model instead of a spec: a preset such as qwen2.5-7b, a directory, or a name on the Hugging Face Hub. It
+    /// stands for one cell; --set changes it
     #[arg(long, value_name = "MODEL")]
     pub(super) model: Option<String>,
-    /// The data of --model: sample, synthetic, a path, a pattern such as 'texts/*.jsonl', or a name on the Hugging Face Hub
+    /// The data of --model: sample, synthetic, a path, a pattern such as 'texts/*.jsonl', or a name on the Hugging Face
+    /// Hub
     #[arg(long, value_name = "DATA")]
     pub(super) data: Option<String>,
 }
@@ -71,7 +72,8 @@ impl Subject {
         Ok(self.studies()?.remove(0))
     }
 
-    /// The only study, with keys that may change and keys that stay. Names stand for a cell in which nothing is saved yet.
+    /// The only study, with keys that may change and keys that stay. Names stand for a cell in which nothing is saved
+    /// yet.
     ///
     /// # Errors
     /// There is none, or something is wrong with it.

@@ -15,17 +15,17 @@ pub struct ForwardFlops {
 }
 
 impl ForwardFlops {
-    /// Floating-point operations of a step: each product of the forward pass, as many for the gradients of inputs, and as
-    /// many for those of weights if every weight is trained; of some weights, their share of all. Adapters' own products
-    /// are left out.
+    /// Floating-point operations of a step: each product of the forward pass, as many for the gradients of inputs, and
+    /// as many for those of weights if every weight is trained; of some weights, their share of all. Adapters' own
+    /// products are left out.
     pub fn of_step(&self, trained: f64) -> f64 {
         self.model * (2.0 + trained)
     }
 }
 
 impl ModelConfig {
-    /// Operations of a forward pass over samples of `len` tokens: 2 for each weight of a matrix, and 4 for each pair of a
-    /// query and a key in each dimension of a head (Chowdhery et al. 2022, arXiv:2204.02311, appendix B).
+    /// Operations of a forward pass over samples of `len` tokens: 2 for each weight of a matrix, and 4 for each pair of
+    /// a query and a key in each dimension of a head (Chowdhery et al. 2022, arXiv:2204.02311, appendix B).
     pub fn forward_flops(&self, len: usize) -> ForwardFlops {
         let family = self.family.description();
         let scores = 4 * len * self.num_attention_heads * self.head_dim;

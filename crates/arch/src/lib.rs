@@ -1,8 +1,8 @@
 //! Models by description: families, sizes, weights and presets, without a tensor.
 //!
 //! [`ModelConfig`] is a model's shape, read from a `config.json` in Hugging Face's layout; presets are such files.
-//! [`Family`] lists the modules of each family by name and size, from which follow the weights and the linear layers that
-//! can have an adapter. [`check`] says what each stack can do with a model.
+//! [`Family`] lists the modules of each family by name and size, from which follow the weights and the linear layers
+//! that can have an adapter. [`check`] says what each stack can do with a model.
 
 mod adapters;
 pub mod check;

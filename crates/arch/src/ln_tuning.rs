@@ -5,8 +5,8 @@ use options::{AdapterMethod, AdapterOptions, ends_in};
 use super::config::ModelConfig;
 use super::family::Family;
 
-/// The norms that PEFT tunes (`TRANSFORMERS_MODELS_TO_LNTUNING_TARGET_MODULES_MAPPING`), by the ends of their names; `None`
-/// where it has no choice.
+/// The norms that PEFT tunes (`TRANSFORMERS_MODELS_TO_LNTUNING_TARGET_MODULES_MAPPING`), by the ends of their names;
+/// `None` where it has no choice.
 fn tuned_norms(family: Family) -> Option<&'static [&'static str]> {
     Some(match family {
         Family::Llama | Family::Mistral => &["input_layernorm", "post_attention_layernorm", "norm"],

@@ -61,8 +61,8 @@ impl Location {
     }
 }
 
-/// Finds a model: a preset's name wins over a directory of that name (`./tiny` is the directory), and a directory over a
-/// model of the hub.
+/// Finds a model: a preset's name wins over a directory of that name (`./tiny` is the directory), and a directory over
+/// a model of the hub.
 ///
 /// # Errors
 /// If the name is neither, or was not fetched.

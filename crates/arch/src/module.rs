@@ -70,7 +70,8 @@ pub enum Kind {
     Linear,
     /// The linear layer that predicts tokens; it may be tied to the embedding, and has no adapter.
     TokenHead,
-    /// A linear layer of a classifier's head. Adapters do not replace it: it is trained whole, as PEFT's `modules_to_save`.
+    /// A linear layer of a classifier's head. Adapters do not replace it: it is trained whole, as PEFT's
+    /// `modules_to_save`.
     Classifier,
 }
 

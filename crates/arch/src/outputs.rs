@@ -4,9 +4,9 @@ use super::config::ModelConfig;
 use super::module::{Kind, Module, Size};
 
 impl ModelConfig {
-    /// Elements of the outputs of all leaf modules over a micro-batch of `batch` samples with `len` tokens each, as forward
-    /// hooks on transformers' modules see them with fused attention. Adapters are not counted. Most of these tensors are
-    /// never alive at once.
+    /// Elements of the outputs of all leaf modules over a micro-batch of `batch` samples with `len` tokens each, as
+    /// forward hooks on transformers' modules see them with fused attention. Adapters are not counted. Most of these
+    /// tensors are never alive at once.
     pub fn module_outputs(&self, batch: usize, len: usize) -> u64 {
         let family = self.family.description();
         let (tokens, leaves) = (batch * len, family.weightless_leaves);

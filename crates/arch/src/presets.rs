@@ -1,5 +1,5 @@
-//! Shapes of well-known models: `config.json` files as published, less what decides no shape. Random weights of presets all
-//! have the same spread, so the files leave out `initializer_range`.
+//! Shapes of well-known models: `config.json` files as published, less what decides no shape. Random weights of presets
+//! all have the same spread, so the files leave out `initializer_range`.
 
 use super::config::ModelConfig;
 

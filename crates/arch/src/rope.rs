@@ -44,13 +44,13 @@ pub struct Llama3Scaling {
     pub original_max_position_embeddings: usize,
 }
 
-/// LongRoPE (Ding et al. 2024, arXiv:2402.13753; transformers' `rope_type: longrope`): each wavelength is stretched by a
-/// factor of its own.
+/// LongRoPE (Ding et al. 2024, arXiv:2402.13753; transformers' `rope_type: longrope`): each wavelength is stretched by
+/// a factor of its own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LongRopeScaling {
     /// A factor for each pair of rotated dimensions, for sequences of up to `original_max_position_embeddings`.
     pub short_factor: Vec<f64>,
-    /// The same for longer sequences.
+    /// A factor for each pair of rotated dimensions, for longer sequences.
     pub long_factor: Vec<f64>,
     /// Positions that the model was trained on before its context was stretched; at least 2.
     pub original_max_position_embeddings: usize,
@@ -167,7 +167,8 @@ fn object<'a>(keys: &'a Keys, names: &[&'static str]) -> Result<Option<&'a Map<S
     }
 }
 
-/// transformers 5 has an object for each type of layer in families with several rotary embeddings: that of `layer_type`.
+/// transformers 5 has an object for each type of layer in families with several rotary embeddings: that of
+/// `layer_type`.
 fn of_type<'a>(
     keys: &Keys,
     all: &'a Map<String, Value>,
@@ -233,7 +234,8 @@ fn long_rope(outer: &Keys, inner: &Keys, pairs: usize, positions: usize) -> Resu
     })
 }
 
-/// transformers' default (`modeling_rope_utils._compute_longrope_parameters`) for a context that is stretched by `factor`.
+/// transformers' default (`modeling_rope_utils._compute_longrope_parameters`) for a context that is stretched by
+/// `factor`.
 fn attention_factor(factor: f64, original: usize) -> f64 {
     match factor > 1.0 {
         true => (1.0 + factor.ln() / (original as f64).ln()).sqrt(),

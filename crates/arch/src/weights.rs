@@ -21,7 +21,7 @@ pub struct WeightSpec {
 pub enum Init {
     /// Normal, with the standard deviation `initializer_range`.
     Normal,
-    /// The same, with zeros in the row of the padding token.
+    /// Normal, with the standard deviation `initializer_range`, and zeros in the row of the padding token.
     NormalWithZeroRow {
         /// The row of zeros.
         row: usize,
@@ -45,8 +45,8 @@ impl WeightSpec {
 }
 
 impl ModelConfig {
-    /// Every module of the model that has weights, with its name in full, in the order of a forward pass. A tied head is not
-    /// among them.
+    /// Every module of the model that has weights, with its name in full, in the order of a forward pass. A tied head
+    /// is not among them.
     pub fn modules(&self) -> impl Iterator<Item = (String, &'static Module)> {
         let family = self.family.description();
         let named = |module: &'static Module| (module.path.to_owned(), module);
@@ -93,8 +93,8 @@ impl ModelConfig {
         std::iter::once(weight).chain(bias)
     }
 
-    /// The module whose weight predicts a decoder's tokens: the head, or the embedding that it is tied to. Adapters that save
-    /// one of the two whole take them apart, as PEFT does.
+    /// The module whose weight predicts a decoder's tokens: the head, or the embedding that it is tied to. Adapters
+    /// that save one of the two whole take them apart, as PEFT does.
     pub fn head_table(&self, options: &ModelOptions) -> &'static str {
         let family = self.family.description();
         let words = family.embeddings[0].path;

@@ -8,8 +8,8 @@ use std::path::Path;
 /// The prefix of temporary files.
 pub const TEMPORARY: &str = ".expctl-";
 
-/// Replaces a file: `fill` writes a temporary one beside it, which is flushed to the disk and renamed; then the folder is
-/// flushed.
+/// Replaces a file: `fill` writes a temporary one beside it, which is flushed to the disk and renamed; then the folder
+/// is flushed.
 ///
 /// # Errors
 /// One of these fails; the old file then stays.

@@ -23,8 +23,8 @@ impl Cell {
     /// Checks every value, alone and together with the others.
     ///
     /// # Errors
-    /// All values that are out of their range, contradict another, or that this version's trainer cannot do. What follows
-    /// from another is left out.
+    /// All values that are out of their range, contradict another, or that this version's trainer cannot do. What
+    /// follows from another is left out.
     pub fn validate(&self) -> Result<(), InvalidCell> {
         let (keys, mut found) = (self.to_map(), Found::default());
         self.check_model(&mut found);

@@ -197,7 +197,8 @@ pub struct Cell {
     /// Put samples of like lengths into one step, as transformers' group_by_length. Each epoch's order is cut into
     /// groups of 50 steps, or a fourth of the data if that is less. A group is sorted from long to short.
     pub group_by_length: bool,
-    /// The same in groups of so many steps, as in PEFT's method comparison, which has 20; excludes group_by_length.
+    /// Steps in a group whose samples are sorted from long to short; 20 in PEFT's method comparison. Excludes
+    /// group_by_length.
     #[schemars(range(min = 1))]
     pub length_buckets: Option<usize>,
     /// Begin with the step that has the largest micro-batch of the training, so that it shows at once if memory runs
@@ -422,7 +423,8 @@ impl Cell {
         self.lora_alpha.unwrap_or(self.default_alpha())
     }
 
-    /// The value of `lora_alpha` that keeps the adapters' scale at another rank; not that of modules with a rank of their own.
+    /// The value of `lora_alpha` that keeps the adapters' scale at another rank; not that of modules with a rank of
+    /// their own.
     pub fn alpha_at_rank(&self, rank: usize) -> Option<f64> {
         let ratio = rank as f64 / self.rank as f64;
         match self.lora.use_rslora {

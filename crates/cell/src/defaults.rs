@@ -18,7 +18,8 @@ const DEFAULT_OPTIM_RANK: usize = 4;
 const DEFAULT_PROJ_GAP: usize = 200;
 const DEFAULT_GALORE_SCALE: f64 = 0.25;
 
-/// Methods that fill and empty the optional keys of this list, each with its default in a cell; `None` if it has none there.
+/// Methods that fill and empty the optional keys of this list, each with its default in a cell; `None` if it has none
+/// there.
 macro_rules! defaults {
     ($($($key:ident).+ = $default:expr;)+) => {
         impl Cell {
@@ -129,7 +130,8 @@ impl Cell {
         }
     }
 
-    /// True if values are to be found before the cell can run: `auto_batch_size`, or `gradient_checkpointing: {auto: ...}`.
+    /// True if values are to be found before the cell can run: `auto_batch_size`, or
+    /// `gradient_checkpointing: {auto: ...}`.
     pub fn is_open(&self) -> bool {
         self.auto_batch_size.is_some() || matches!(self.gradient_checkpointing, Checkpointing::Auto(_))
     }

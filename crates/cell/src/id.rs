@@ -20,8 +20,8 @@ const ID_VERSION: u64 = 1;
 
 impl Cell {
     /// The first 12 hex digits of SHA-256 over canonical JSON (no spaces, sorted keys) of the keys that differ from the
-    /// built-in defaults, and of the id version. A value that says what leaving the key out means does not differ. Nor does the
-    /// path of an `adapter_config`, whose content is among the keys.
+    /// built-in defaults, and of the id version. A value that says what leaving the key out means does not differ. Nor
+    /// does the path of an `adapter_config`, whose content is among the keys.
     pub fn id(&self) -> String {
         self.id_of(&self.to_map())
     }
@@ -90,7 +90,7 @@ impl Cell {
         difference(&self.with_plain_meaning().to_map(), Self::default_map())
     }
 
-    /// The same settings, written in one way: values that a left-out key would resolve to are left out.
+    /// The cell with its settings written in one way: values that a left-out key would resolve to are left out.
     pub fn with_plain_meaning(&self) -> Self {
         let mut cell = self.without_defaults();
         // Its keys say what it says.

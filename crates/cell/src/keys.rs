@@ -120,8 +120,8 @@ fn matches(pattern: &str, path: &[String]) -> bool {
 /// A key that was one of PyTorch's stack alone, and where it is now.
 const FROM_TORCH: (&str, &str) = ("torch.loss", "loss");
 
-/// The place of a key that has moved, or that PEFT has at the top: `torch.use_cache` for `use_cache`, `lora.use_rslora` for
-/// `use_rslora`.
+/// The place of a key that has moved, or that PEFT has at the top: `torch.use_cache` for `use_cache`, `lora.use_rslora`
+/// for `use_rslora`.
 pub fn moved(name: &str) -> Option<&'static str> {
     if name == FROM_TORCH.0 {
         return Some(FROM_TORCH.1);

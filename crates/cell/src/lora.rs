@@ -22,7 +22,7 @@ pub struct Lora {
     /// "layers.0.mlp.*": 2}. A module that two patterns match is an error.
     #[schemars(with = "BTreeMap<String, usize>")]
     pub rank_pattern: Patterns<usize>,
-    /// The same of lora_alpha.
+    /// Other values of lora_alpha for some modules, by patterns as in rank_pattern.
     #[schemars(with = "BTreeMap<String, f64>")]
     pub alpha_pattern: Patterns<f64>,
     /// The biases that are trained with the adapters: none, all, or lora_only (those of layers that have one). For decoders.

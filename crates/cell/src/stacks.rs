@@ -49,7 +49,7 @@ pub(super) fn mark(schema: &mut Schema) {
     mark_below(schema, "");
 }
 
-/// The same for the keys of the map `prefix`, which ends in a dot.
+/// Writes the stacks of each key of the map `prefix`, which ends in a dot, into the map's schema.
 pub(super) fn mark_below(schema: &mut Schema, prefix: &str) {
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
     for (name, property) in properties.into_iter().flatten() {

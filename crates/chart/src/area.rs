@@ -115,7 +115,8 @@ impl StackedArea {
         })
     }
 
-    /// The curve in pixels, closed along the ground. Each column of pixels has its first, lowest, highest and last point.
+    /// The curve in pixels, closed along the ground. Each column of pixels has its first, lowest, highest and last
+    /// point.
     fn outline(&self, end: f64, pixel: impl Fn(f64, &[f64]) -> (i32, i32), ground: i32) -> Vec<(i32, i32)> {
         let mut corners: Vec<(i32, i32)> = Vec::new();
         for (i, (time, parts)) in self.moments.iter().enumerate() {

@@ -93,7 +93,7 @@ impl Growth {
         let samples = || self.series.iter().flat_map(|series| &series.samples);
         let (x_end, x_decimals) = scale(samples().map(|sample| sample.x));
         let (y_end, y_decimals) = scale(samples().map(|sample| sample.y[panel]));
-        // The same for all panels, so that their scales stand one below the other.
+        // One width for all panels, so that their scales stand one below the other.
         let widest = (0..self.panels.len())
             .map(|panel| {
                 let (end, decimals) = scale(samples().map(|sample| sample.y[panel]));

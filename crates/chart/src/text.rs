@@ -1,7 +1,7 @@
 //! Widths, lines and escapes of texts. There is no font to measure with, so widths are upper estimates.
 
-/// Widths of the characters from the space to `~`, in hundredths of the letters' height. DejaVu Sans is the widest of the
-/// sans-serif fonts that browsers fall back to.
+/// Widths of the characters from the space to `~`, in hundredths of the letters' height. DejaVu Sans is the widest of
+/// the sans-serif fonts that browsers fall back to.
 #[rustfmt::skip]
 const WIDTHS: [i32; 95] = [
     32, 40, 46, 84, 64, 95, 78, 27, 39, 39, 50, 84, 32, 36, 32, 34, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 34, 34, 84,

@@ -19,8 +19,8 @@ use super::{
 /// [`TrainingLength::Steps`] makes every effective batch full: the last one of an epoch takes the missing samples from
 /// the next epoch, so every step costs the same. [`TrainingLength::Epochs`] makes the last one smaller instead.
 ///
-/// With `longest_first`, the step with the largest micro-batch of the training changes nothing but its place: it comes first.
-/// Where attention holds its scores, that with the most scores is the next.
+/// With `longest_first`, the step with the largest micro-batch of the training changes nothing but its place: it comes
+/// first. Where attention holds its scores, that with the most scores is the next.
 #[derive(Debug)]
 pub struct Order<'a> {
     shuffled: Shuffled<'a>,
@@ -89,8 +89,8 @@ impl Iterator for Order<'_> {
 
 impl ExactSizeIterator for Order<'_> {}
 
-/// The steps that may need most, with their places: that whose largest micro-batch has the most tokens, padding included, and
-/// the one with the most scores if they are held.
+/// The steps that may need most, with their places: that whose largest micro-batch has the most tokens, padding
+/// included, and the one with the most scores if they are held.
 fn largest(shuffled: &Shuffled, layout: &Layout, holds_scores: bool) -> Vec<(usize, Vec<u32>)> {
     struct Largest {
         size: fn(&Sequences) -> usize,

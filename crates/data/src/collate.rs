@@ -26,7 +26,7 @@ impl Collator {
         }
     }
 
-    /// The same with a row for each sample.
+    /// This collator with a row for each sample.
     pub(super) fn unpacked(self) -> Self {
         Self {
             layout: self.layout.unpacked(),

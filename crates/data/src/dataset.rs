@@ -60,9 +60,9 @@ impl Dataset {
         &self.sampler
     }
 
-    /// Identifies the data: SHA-256 in hexadecimal over every sample: its length, then its ids, then its label if it has one,
-    /// each as four little-endian bytes. If not all its tokens are predicted, 2³² − 1 follows, then the ranges of those that
-    /// are.
+    /// Identifies the data: SHA-256 in hexadecimal over every sample: its length, then its ids, then its label if it
+    /// has one, each as four little-endian bytes. If not all its tokens are predicted, 2³² − 1 follows, then the ranges
+    /// of those that are.
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
@@ -100,7 +100,7 @@ impl Dataset {
         self.unpacked(self.sampler.held_out().to_vec(), options, config)
     }
 
-    /// The same of the samples whose forgetting is measured.
+    /// The samples whose forgetting is measured, in micro-batches and in their own order. They are not packed.
     pub fn forgetting_batches(
         &self,
         options: &DataOptions,

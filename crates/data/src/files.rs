@@ -76,8 +76,8 @@ pub(super) fn is_glob(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }
 
-/// The data in a folder, by name: all files whose extension names a format, but for hidden ones and those about the data. If
-/// names say a split, those of the one that is asked for.
+/// The data in a folder, by name: all files whose extension names a format, but for hidden ones and those about the
+/// data. If names say a split, those of the one that is asked for.
 fn in_folder(folder: &Path, file: &DataFile) -> Result<Vec<PathBuf>, DataError> {
     let read_error = |source| DataError::Read {
         path: folder.into(),

@@ -57,8 +57,8 @@ fn value_bytes(value: &Value) -> usize {
 }
 
 impl Form {
-    /// The form of samples with these columns: the one that the spec names, or else `messages`, `prompt` and `completion`, or
-    /// `text`, whatever there is first. Samples with labels are texts.
+    /// The form of samples with these columns: the one that the spec names, or else `messages`, `prompt` and
+    /// `completion`, or `text`, whatever there is first. Samples with labels are texts.
     ///
     /// # Errors
     /// There are no such columns, or a key of the spec is for another form.

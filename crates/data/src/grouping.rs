@@ -37,7 +37,8 @@ mod tests {
         order
     }
 
-    /// `get_length_grouped_indices([5, 9, 1, 7, 3, 8, 9, 2, 6], 2)` with the identity in place of `torch.randperm`: by hand.
+    /// `get_length_grouped_indices([5, 9, 1, 7, 3, 8, 9, 2, 6], 2)` with the identity in place of `torch.randperm`: by
+    /// hand.
     #[test]
     fn mega_batches_are_those_of_transformers() {
         // 9 // (4 × 2) = 1 batch a group.

@@ -45,8 +45,8 @@ impl Layout {
         }
     }
 
-    /// The same with a row for each sample. Those that were packed are padded to the longest, since a packed cell has no
-    /// `padding`.
+    /// This layout with a row for each sample. Samples that were packed are padded to the longest, since a packed cell
+    /// has no `padding`.
     pub(super) fn unpacked(self) -> Self {
         Self {
             packing: None,
@@ -164,8 +164,8 @@ fn separator_tokens(packing: Packing) -> usize {
     }
 }
 
-/// Rows of at most `most` tokens, by best fit: from the longest sample to the shortest, each goes into the fullest row that
-/// has room for it, and begins a new one if none has. Of equal samples and rows the first counts.
+/// Rows of at most `most` tokens, by best fit: from the longest sample to the shortest, each goes into the fullest row
+/// that has room for it, and begins a new one if none has. Of equal samples and rows the first counts.
 fn pack(lengths: &[usize], most: usize, packing: Packing) -> Vec<Vec<usize>> {
     let mut longest_first: Vec<usize> = (0..lengths.len()).collect();
     longest_first.sort_by_key(|&sample| Reverse(lengths[sample]));

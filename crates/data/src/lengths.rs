@@ -36,11 +36,12 @@ impl TextLengths {
 }
 
 /// Counts the tokens of each text of a file or of the sample, up to the positions of the model of shape `config`. Texts
-/// without tokens are left out. Needs the tokenizer in the model's directory: that of our trainer's presets is not theirs.
+/// without tokens are left out. Needs the tokenizer in the model's directory: that of our trainer's presets is not
+/// theirs.
 ///
 /// # Errors
-/// If a file cannot be read or has another format, the tokenizer is missing or belongs to another model, or no sample is
-/// left.
+/// If a file cannot be read or has another format, the tokenizer is missing or belongs to another model, or no sample
+/// is left.
 pub fn lengths(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<TextLengths, DataError> {
     let preset = || DataError::PresetTokenizer {
         model: options.model.clone(),

@@ -1,8 +1,8 @@
 //! Samples and batches: token ids from a file, the sample text or a seeded generator.
 //!
-//! [`load`] tokenises everything once. It streams files, so that it never holds their text, and keeps the ids of large data
-//! in a temporary file: a sample then takes eight bytes of memory. [`Dataset::batches`] yields one effective batch (all
-//! micro-batches of an optimizer step) at a time. [`sampler`] gives the order alone.
+//! [`load`] tokenises everything once. It streams files, so that it never holds their text, and keeps the ids of large
+//! data in a temporary file: a sample then takes eight bytes of memory. [`Dataset::batches`] yields one effective batch
+//! (all micro-batches of an optimizer step) at a time. [`sampler`] gives the order alone.
 
 mod batches;
 mod chat_template;

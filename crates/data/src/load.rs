@@ -19,12 +19,12 @@ use super::targets::SampleTargets;
 use super::tokenise::{EachSample, Tokenised, tokenise, tokeniser};
 use super::{DataError, Dataset, Sampler, synthetic, tokenizer};
 
-/// Loads the data for the model of shape `config`. Samples are cut to `max_seq_length`; those without a predicted token are
-/// left out. Paths are relative to `roots`; the ids of large data lie in a temporary file in `folder`.
+/// Loads the data for the model of shape `config`. Samples are cut to `max_seq_length`; those without a predicted token
+/// are left out. Paths are relative to `roots`; the ids of large data lie in a temporary file in `folder`.
 ///
 /// # Errors
-/// If a file cannot be read, changes meanwhile, or has another format; the tokenizer or the chat template is missing or belongs
-/// to another model; no samples are left to train on; or the temporary file cannot be written.
+/// If a file cannot be read, changes meanwhile, or has another format; the tokenizer or the chat template is missing or
+/// belongs to another model; no samples are left to train on; or the temporary file cannot be written.
 pub fn load(options: &DataOptions, config: &ModelConfig, roots: &Roots, folder: &Path) -> Result<Dataset, DataError> {
     let mut samples = Samples::new(folder);
     let found = for_each_sample(options, Parts::All, config, roots, &mut |sample| samples.push(sample))?;

@@ -26,8 +26,8 @@ pub struct MicroBatch {
     pub lengths: Vec<u32>,
     /// The tokens between packed samples, ascending.
     pub separators: Vec<u32>,
-    /// The ranges of the tokens that are predicted, as indices into [`ids`](Self::ids), ascending; `None` if all tokens of
-    /// samples are.
+    /// The ranges of the tokens that are predicted, as indices into [`ids`](Self::ids), ascending; `None` if all tokens
+    /// of samples are.
     pub targets: Option<Vec<Range<u32>>>,
     /// The label of each sample; empty if the model predicts the next token.
     pub labels: Vec<u32>,

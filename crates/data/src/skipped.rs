@@ -18,7 +18,7 @@ pub struct Skipped {
     pub(super) prompt_mismatches: usize,
 }
 
-/// The same of each part of the data.
+/// The skipped samples of each part of the data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SkippedParts {
     /// Of the data to train on, and of what `eval_fraction` holds out of it.

@@ -32,7 +32,8 @@ pub(super) fn template(
     ChatTemplate::open(given.map(|path| roots.path(path)).as_deref(), location, tokens)
 }
 
-/// Reads the samples of some files or of the sample text, with labels if they are asked for; synthetic data has none to read.
+/// Reads the samples of some files or of the sample text, with labels if they are asked for; synthetic data has none to
+/// read.
 pub(super) fn read(data: &Data, has_labels: bool, roots: &Roots, each: &mut EachRaw) -> Result<(), DataError> {
     match data {
         Data::Synthetic(_) => Ok(()),
@@ -104,8 +105,8 @@ impl KeyError {
     }
 }
 
-/// Checks the data without reading all of it: the files, the columns, the model's tokenizer and its chat template exist.
-/// What is to be fetched later is left out.
+/// Checks the data without reading all of it: the files, the columns, the model's tokenizer and its chat template
+/// exist. What is to be fetched later is left out.
 ///
 /// # Errors
 /// Those of [`load`] that show without reading all.

@@ -12,11 +12,12 @@ use super::{
     tokenise::{EachSample, Tokenised},
 };
 
-/// Calls `each` with generated samples, whose ids are uniform over the vocabulary. Lengths are `max_seq_length` (fixed), uniform between 2 and
-/// `max_seq_length`, or those of a list in turn or of a distribution, cut to `max_seq_length`.
+/// Calls `each` with generated samples, whose ids are uniform over the vocabulary. Lengths are `max_seq_length`
+/// (fixed), uniform between 2 and `max_seq_length`, or those of a list in turn or of a distribution, cut to
+/// `max_seq_length`.
 ///
-/// With labels, each sample's label is uniform. Its ids are uniform over those whose remainder modulo the number of labels
-/// is the label: every token shows the label, so a model can learn it.
+/// With labels, each sample's label is uniform. Its ids are uniform over those whose remainder modulo the number of
+/// labels is the label: every token shows the label, so a model can learn it.
 ///
 /// Returns the number of samples left out because the list makes them shorter than two tokens.
 ///

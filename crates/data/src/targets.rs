@@ -20,8 +20,8 @@ pub struct SampleTargets {
 }
 
 impl SampleTargets {
-    /// Adds the ranges of the sample with this index and so many tokens. The index is beyond those before. `None` stands
-    /// for all tokens.
+    /// Adds the ranges of the sample with this index and so many tokens. The index is beyond those before. `None`
+    /// stands for all tokens.
     pub(super) fn push(&mut self, sample: usize, tokens: usize, ranges: Option<&[Range<u32>]>) {
         let Some(ranges) = ranges else { return };
         self.starts.resize(sample, WHOLE);

@@ -45,7 +45,7 @@ pub(super) fn dataset_of<'a>(
     Dataset::new(options, samples_of(samples), None, &Found::default()).unwrap()
 }
 
-/// The same before they are split.
+/// Samples with their labels, before they are split.
 pub(super) fn samples_of<'a>(samples: impl IntoIterator<Item = (&'a [u32], Option<u32>)>) -> Samples {
     let mut all = Samples::new("".as_ref());
     for (ids, label) in samples {

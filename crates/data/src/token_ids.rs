@@ -16,8 +16,8 @@ const IN_MEMORY: usize = 8 << 20;
 /// Ids that are written and read at once: 1 MiB.
 const BLOCK: usize = 1 << 18;
 
-/// Token ids one after the other. More than 32 MiB of them go to a file without a name, which ends with the process. It is
-/// read, not mapped: mapped pages would count as the process's memory.
+/// Token ids one after the other. More than 32 MiB of them go to a file without a name, which ends with the process. It
+/// is read, not mapped: mapped pages would count as the process's memory.
 #[derive(Debug)]
 pub(super) struct TokenIds {
     /// All ids without a file, else those that are yet to be written.
@@ -39,7 +39,7 @@ impl TokenIds {
         }
     }
 
-    /// The same with another number of ids in memory.
+    /// These ids with another limit on those in memory.
     #[cfg(test)]
     pub(super) fn at_most_in_memory(self, most_in_memory: usize) -> Self {
         Self { most_in_memory, ..self }

@@ -121,8 +121,8 @@ impl Chunk {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Tokenises the samples and forgets them. The threads are not rayon's: a caller may hold a lock that another of its tasks
-    /// waits for.
+    /// Tokenises the samples and forgets them. The threads are not rayon's: a caller may hold a lock that another of
+    /// its tasks waits for.
     fn encode(&mut self, tokeniser: &Tokeniser, each: &mut EachSample) -> Result<(), DataError> {
         if self.samples.is_empty() {
             return Ok(());

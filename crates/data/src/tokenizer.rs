@@ -65,8 +65,8 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// The tokenizer of a model. It keeps the special tokens of its file, such as a BOS. Our padding and truncation replace
-    /// the file's; truncation keeps special tokens, as in transformers.
+    /// The tokenizer of a model. It keeps the special tokens of its file, such as a BOS. Our padding and truncation
+    /// replace the file's; truncation keeps special tokens, as in transformers.
     pub(super) fn open(location: &Location, vocab_size: usize, max_seq_length: usize) -> Result<Self, DataError> {
         match location {
             Location::Preset(_) => Self::new(EMBEDDED, "embedded tokenizer".into(), vocab_size, max_seq_length),
@@ -140,8 +140,8 @@ impl Encoder {
 
     /// The tokens of a text, `max_seq_length` at most; true if there are more. Offsets take time.
     ///
-    /// It tokenises only the beginning of a long text, at least twice the part that it keeps. The rest cannot change how a
-    /// tokenizer splits the beginning, and a tokenizer needs a hundred bytes of memory per byte of text.
+    /// It tokenises only the beginning of a long text, at least twice the part that it keeps. The rest cannot change
+    /// how a tokenizer splits the beginning, and a tokenizer needs a hundred bytes of memory per byte of text.
     fn encoding(&self, text: &str, rendered: &Rendered, has_offsets: bool) -> Result<(Encoding, bool), DataError> {
         // Ordinary text has about four bytes per token.
         let mut bytes = 16 * self.max_seq_length;
@@ -213,8 +213,8 @@ fn end_of_text(offsets: &[(usize, usize)]) -> usize {
     offsets.iter().map(|(_, end)| *end).max().unwrap_or(0)
 }
 
-/// The tokens of some parts of a text of so many bytes. A token that lies across the beginning or the end of a part belongs to
-/// it. So do special tokens behind the text, if a part goes on to its end.
+/// The tokens of some parts of a text of so many bytes. A token that lies across the beginning or the end of a part
+/// belongs to it. So do special tokens behind the text, if a part goes on to its end.
 fn tokens_of(parts: &[Range<usize>], offsets: &[(usize, usize)], bytes: usize) -> Vec<Range<u32>> {
     let is_in = |&(start, end): &(usize, usize), part: &Range<usize>| match start < end {
         true => start < part.end && end > part.start,

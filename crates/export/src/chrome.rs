@@ -1,5 +1,5 @@
-//! A trace for chrome://tracing and ui.perfetto.dev: steps, phases and modules as slices, live bytes as a stacked counter.
-//! Google's "Trace Event Format" describes it.
+//! A trace for chrome://tracing and ui.perfetto.dev: steps, phases and modules as slices, live bytes as a stacked
+//! counter. Google's "Trace Event Format" describes it.
 
 use std::io::{self, Write};
 

@@ -27,8 +27,8 @@ pub(super) struct Endpoint {
     pub(super) begins: bool,
 }
 
-/// All lifetimes, and their endpoints in the order of time. An allocation that is live at the end of the recording has no
-/// end.
+/// All lifetimes, and their endpoints in the order of time. An allocation that is live at the end of the recording has
+/// no end.
 pub(super) fn lifetimes(recording: &Recording) -> (Vec<Lifetime>, Vec<Endpoint>) {
     let mut state = State::new(&recording.names);
     let mut lifetimes: Vec<Lifetime> = Vec::new();

@@ -36,8 +36,8 @@ impl<W: Write> Pickle<W> {
         self.out.write_all(b"u")
     }
 
-    /// Writes a list, whose items `write` writes. Like Python, it adds a batch at a time, because readers keep a batch on
-    /// their stack.
+    /// Writes a list, whose items `write` writes. Like Python, it adds a batch at a time, because readers keep a batch
+    /// on their stack.
     pub(super) fn list<T>(
         &mut self,
         items: impl IntoIterator<Item = T>,

@@ -140,8 +140,8 @@ impl Client {
         request.call().map_err(|error| self.failure(&error))
     }
 
-    /// Tries until `attempt` succeeds, fails for good, or brings nothing too often. Waits in between, as long as the server
-    /// asks for, or longer each time.
+    /// Tries until `attempt` succeeds, fails for good, or brings nothing too often. Waits in between, as long as the
+    /// server asks for, or longer each time.
     pub(super) fn persist<T>(&self, mut attempt: impl FnMut() -> Result<T, Failure>) -> Result<T, HubError> {
         let (mut failed, mut backoff) = (0, self.patience.first_wait);
         // An answer of the server tells more than a connection that is cut later.
@@ -295,8 +295,8 @@ fn is_out_of_reach(error: &io::Error) -> bool {
     kinds.contains(&error.kind()) || error.to_string().contains("failed to lookup address")
 }
 
-/// The wait until the limit of requests starts again if none are left (429 with `RateLimit: "api";r=0;t=55`), else that of
-/// `Retry-After` in seconds. The limit's seconds are rounded, so Python's `huggingface_hub` waits for one more.
+/// The wait until the limit of requests starts again if none are left (429 with `RateLimit: "api";r=0;t=55`), else that
+/// of `Retry-After` in seconds. The limit's seconds are rounded, so Python's `huggingface_hub` waits for one more.
 fn wanted_wait(status: u16, headers: &HeaderMap) -> Option<Duration> {
     let limit = header(headers, "ratelimit").filter(|_| status == 429);
     let reset = limit.and_then(|limit| {

@@ -48,8 +48,8 @@ struct SoFar {
 }
 
 impl Download<'_> {
-    /// Puts the content into the cache, unless it is there. One process at a time downloads it, goes on where an earlier
-    /// one stopped, and gives it its name once length and hash are those of the hub.
+    /// Puts the content into the cache, unless it is there. One process at a time downloads it, goes on where an
+    /// earlier one stopped, and gives it its name once length and hash are those of the hub.
     pub(super) fn run(&self, progress: &mut dyn Progress) -> Result<(), HubError> {
         let blob = self.folder.blob(self.remote.hash());
         if self.is_whole(&blob) {
@@ -168,7 +168,8 @@ impl Download<'_> {
         format!("{}/resolve/{}/{}", repo.url(), self.commit, file.join("/"))
     }
 
-    /// True if the answer goes on at `start`; false if it begins at the file's beginning, or if the part is past the end.
+    /// True if the answer goes on at `start`; false if it begins at the file's beginning, or if the part is past the
+    /// end.
     fn continues(&self, response: &Response<Body>, start: u64) -> Result<bool, Failure> {
         if response.status().as_u16() != 206 {
             return Ok(start == 0);

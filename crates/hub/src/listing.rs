@@ -77,8 +77,8 @@ struct Large {
 }
 
 impl Listing {
-    /// Reads the answer for `/api/models/ID/revision/REVISION?blobs=true` or a data set's. Files whose names lead out of
-    /// their folder are left out.
+    /// Reads the answer for `/api/models/ID/revision/REVISION?blobs=true` or a data set's. Files whose names lead out
+    /// of their folder are left out.
     ///
     /// # Errors
     /// The reason why it is not such an answer.

@@ -47,7 +47,8 @@ impl HubName {
         Ok(Some(name))
     }
 
-    /// The repository that a cell's `data.path` names; `None` for a path. A plain name that ends like a data file is a path.
+    /// The repository that a cell's `data.path` names; `None` for a path. A plain name that ends like a data file is a
+    /// path.
     ///
     /// # Errors
     /// A name with the scheme that is not a data set's.
@@ -106,7 +107,7 @@ impl HubName {
         self.file.as_deref()
     }
 
-    /// The same with another file or folder.
+    /// This name with another file or folder.
     pub(super) fn with_file(&self, file: &str) -> Self {
         Self {
             file: Some(file.into()),

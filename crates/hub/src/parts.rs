@@ -1,8 +1,8 @@
 //! The part of a content that has arrived, and the wait for other processes that download the same.
 //!
-//! Each process writes into a file of its own, `blobs/HASH.XXXXXXXX.incomplete`, as Python's `huggingface_hub` does: on some
-//! file systems everybody gets the lock. So a lock that does not hold costs a second download and never a wrong file. A part
-//! that an earlier process left is taken over, Python's too.
+//! Each process writes into a file of its own, `blobs/HASH.XXXXXXXX.incomplete`, as Python's `huggingface_hub` does: on
+//! some file systems everybody gets the lock. So a lock that does not hold costs a second download and never a wrong
+//! file. A part that an earlier process left is taken over, Python's too.
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io;
@@ -48,8 +48,8 @@ impl<'a> Parts<'a> {
         found
     }
 
-    /// Waits while another process downloads: it holds the lock, or a part grows. Returns the lock, which lasts as long as
-    /// the file is open. `on_wait` is called before the first wait for another process.
+    /// Waits while another process downloads: it holds the lock, or a part grows. Returns the lock, which lasts as long
+    /// as the file is open. `on_wait` is called before the first wait for another process.
     ///
     /// # Errors
     /// Another process holds the lock for longer than `patience.lock` without progress.
@@ -65,7 +65,8 @@ impl<'a> Parts<'a> {
                 Ok(()) => true,
                 Err(TryLockError::WouldBlock) => false,
                 Err(TryLockError::Error(error)) if has_no_locks(&error) => {
-                    // Without locks, Python takes the existence of a file for one, and an empty file for one without an end.
+                    // Without locks, Python takes the existence of a file for one, and an empty file for one without an
+                    // end.
                     if fs::metadata(lock).is_ok_and(|found| found.len() == 0) {
                         let _ = fs::remove_file(lock);
                     }

@@ -43,11 +43,12 @@ impl Hub {
         }
     }
 
-    /// The repository at the commit that its revision is at now. If the server cannot be reached, it is the commit that the
-    /// cache knows, with the reason in [`Repository::stale`]. Repositories of several files are asked for once.
+    /// The repository at the commit that its revision is at now. If the server cannot be reached, it is the commit that
+    /// the cache knows, with the reason in [`Repository::stale`]. Repositories of several files are asked for once.
     ///
     /// # Errors
-    /// The repository or its revision is missing or not for this user; or the hub is not reached and the cache has nothing.
+    /// The repository or its revision is missing or not for this user; or the hub is not reached and the cache has
+    /// nothing.
     pub fn open(&self, name: &HubName) -> Result<Repository<'_>, HubError> {
         let folder = Folder::new(&self.cache, name);
         let listing = OnceCell::new();

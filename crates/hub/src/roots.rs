@@ -48,7 +48,7 @@ impl Roots {
         }
     }
 
-    /// The same with snapshots by their [`HubName`] as text.
+    /// These roots with snapshots by their [`HubName`] as text.
     pub fn with_snapshots(self, snapshots: BTreeMap<String, Snapshot>) -> Self {
         Self { snapshots, ..self }
     }

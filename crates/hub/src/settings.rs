@@ -93,8 +93,8 @@ impl Settings {
     }
 }
 
-/// Puts the user's folder in place of a leading `~`, and values in place of `$NAME` and `${NAME}`, as Python's `expanduser`
-/// and `expandvars` do. What has no value stays.
+/// Puts the user's folder in place of a leading `~`, and values in place of `$NAME` and `${NAME}`, as Python's
+/// `expanduser` and `expandvars` do. What has no value stays.
 fn expand(path: &str, user: &Path, variable: impl Fn(&str) -> Option<String>) -> PathBuf {
     let (mut out, mut rest) = match path.strip_prefix('~') {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => (user.display().to_string(), rest),

@@ -8,8 +8,9 @@
 //! train/a.jsonl, default/train/0000.parquet                 a folder; the second is how the hub converts data sets
 //! ```
 //!
-//! These are the rules of Python's `datasets` (`datasets.data_files`), with two differences: all of them hold for each file by
-//! itself, and files that may be of several subsets, such as `en/train.csv` and `fr/train.csv`, are not read as one.
+//! These are the rules of Python's `datasets` (`datasets.data_files`), with two differences: all of them hold for each
+//! file by itself, and files that may be of several subsets, such as `en/train.csv` and `fr/train.csv`, are not read as
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -47,7 +48,7 @@ pub fn files_of_split(files: &[String], split: Option<&str>) -> Result<Vec<Strin
     parts(wholes)
 }
 
-/// The same of a folder of the user's, where several sets of files are read one after the other.
+/// The data files of a split in a folder of the user's, where several sets of files are read one after the other.
 ///
 /// # Errors
 /// There are none.
@@ -108,7 +109,8 @@ fn wholes_of_split<'a>(
     Ok(wholes)
 }
 
-/// The files that are data, in order. Texts in Markdown are mostly about the data, so they count if there is nothing else.
+/// The files that are data, in order. Texts in Markdown are mostly about the data, so they count if there is nothing
+/// else.
 fn readable(files: &[String]) -> Vec<&str> {
     let is_markdown = |file: &&str| file.to_ascii_lowercase().ends_with(".md");
     let mut data: Vec<&str> = files.iter().map(String::as_str).filter(|file| is_data(file)).collect();
@@ -183,8 +185,8 @@ impl<'a> Whole<'a> {
         names.find_map(split_of_word).map(str::to_owned)
     }
 
-    /// What the files of a set share, which are read one after the other: the folder that says their split, or else the name
-    /// without its number; and the extension.
+    /// What the files of a set share, which are read one after the other: the folder that says their split, or else the
+    /// name without its number; and the extension.
     fn set(&self) -> (&'a str, &'a str) {
         let folder = self.name.rsplit_once('/').map(|(folder, _)| folder);
         let above = |folder: &&'a str| folder.rsplit_once('/').map(|(above, _)| above);

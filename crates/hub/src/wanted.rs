@@ -85,8 +85,8 @@ pub fn fetch_model(
     Ok(())
 }
 
-/// The files of a data set: the one that its name gives, or those of a split in the folder that its name gives. The split is
-/// `train` by default; a data set of one file needs none.
+/// The files of a data set: the one that its name gives, or those of a split in the folder that its name gives. The
+/// split is `train` by default; a data set of one file needs none.
 ///
 /// # Errors
 /// There is no such file, folder or split; or several sets of files could be meant; or the hub does not answer.

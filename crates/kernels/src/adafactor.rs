@@ -1,5 +1,5 @@
-//! Adafactor's step (Shazeer & Stern 2018, arXiv:1804.04235, algorithms 4 and 5) without a first moment, as transformers
-//! computes it. The gradient is read again in each pass, so nothing of its size is held.
+//! Adafactor's step (Shazeer & Stern 2018, arXiv:1804.04235, algorithms 4 and 5) without a first moment, as
+//! transformers computes it. The gradient is read again in each pass, so nothing of its size is held.
 
 use rayon::prelude::*;
 

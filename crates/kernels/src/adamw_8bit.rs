@@ -1,6 +1,6 @@
-//! AdamW's update with moments of 8 bits (Dettmers et al. 2022, arXiv:2110.02861), in one pass over a parameter. A block's
-//! moments are float32 while it is updated. Sums are fused and rounded as torch rounds them for bitsandbytes on a CPU with
-//! fused products.
+//! AdamW's update with moments of 8 bits (Dettmers et al. 2022, arXiv:2110.02861), in one pass over a parameter. A
+//! block's moments are float32 while it is updated. Sums are fused and rounded as torch rounds them for bitsandbytes on
+//! a CPU with fused products.
 
 use rayon::prelude::*;
 

@@ -210,8 +210,8 @@ pub(super) fn interleaved([first, second]: [__m512i; 2]) -> [__m512i; 2] {
     })
 }
 
-/// `2^x` by a polynomial on [-1/2, 1/2] whose relative error is at most 1.1e-7 (fitted by Lawson's method); 0 where it is
-/// less than 2^-126, NaN for NaN.
+/// `2^x` by a polynomial on [-1/2, 1/2] whose relative error is at most 1.1e-7 (fitted by Lawson's method); 0 where it
+/// is less than 2^-126, NaN for NaN.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn exp2(x: __m512) -> __m512 {

@@ -33,8 +33,8 @@ pub fn activate_backward<E: Element>(activation: Activation, y: &[E], dy: &mut [
     }
 }
 
-/// The sum of `logsumexp(row) - row[label]` over the rows, and `scale · (softmax(row) - one_hot(label))` in the place of
-/// the logits.
+/// The sum of `logsumexp(row) - row[label]` over the rows, and `scale · (softmax(row) - one_hot(label))` in the place
+/// of the logits.
 pub fn cross_entropy(logits: &mut [f32], labels: &[u32], scale: f32) -> f64 {
     let mut loss = 0.0;
     for (row, &label) in logits.chunks_exact_mut(logits_of(labels, logits.len())).zip(labels) {

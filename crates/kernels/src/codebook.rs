@@ -6,7 +6,8 @@ pub struct Codebook8 {
     values: [f32; 256],
     /// The midpoints between neighbours, and infinity.
     bounds: [f32; 256],
-    /// For each upper half of a float, the number of bounds below all floats that have it. Among them is one bound at most.
+    /// For each upper half of a float, the number of bounds below all floats that have it. Among them is one bound at
+    /// most.
     first: [u8; 1 << 16],
 }
 

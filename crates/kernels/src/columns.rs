@@ -10,7 +10,8 @@ const PARTS: usize = 32;
 /// The fewest rows of a part.
 const ROWS: usize = 16;
 
-/// Writes the sum of each column of `x` to `out`; a row has `out.len()` elements. `scratch` has [`scratch_len`] elements.
+/// Writes the sum of each column of `x` to `out`; a row has `out.len()` elements. `scratch` has [`scratch_len`]
+/// elements.
 pub fn sums<E: Element>(x: &[E], scratch: &mut [f32], out: &mut [f32]) {
     let cols = out.len();
     sum_rows(
@@ -47,8 +48,8 @@ pub fn scratch_len(rows: usize, width: usize) -> usize {
     parts(rows) * width
 }
 
-/// Writes the sums of `add(row, sums)` over all rows to `out`, which has any width. `scratch` has [`scratch_len`] elements.
-/// Neither need be cleared. `add` is to be `#[inline(always)]`.
+/// Writes the sums of `add(row, sums)` over all rows to `out`, which has any width. `scratch` has [`scratch_len`]
+/// elements. Neither need be cleared. `add` is to be `#[inline(always)]`.
 pub fn sum_rows(rows: usize, scratch: &mut [f32], out: &mut [f32], add: impl Fn(usize, &mut [f32]) + Sync) {
     let (part, width) = (rows_of_part(rows), out.len());
     assert_eq!(scratch.len(), scratch_len(rows, width));

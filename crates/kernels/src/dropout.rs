@@ -1,5 +1,5 @@
-//! Dropout as a function: whether an element is kept is a hash of its mask's key and its index, so that nothing is stored
-//! between the passes.
+//! Dropout as a function: whether an element is kept is a hash of its mask's key and its index, so that nothing is
+//! stored between the passes.
 
 use rayon::prelude::*;
 
@@ -16,7 +16,8 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// Drops with `probability`, a number in [0, 1), in steps of 2^-24, and scales what is kept by 1 / (1 - probability).
+    /// Drops with `probability`, a number in [0, 1), in steps of 2^-24, and scales what is kept by
+    /// 1 / (1 - probability).
     pub fn new(key: u64, probability: f64) -> Self {
         debug_assert!(
             (0.0..1.0).contains(&probability),

@@ -109,10 +109,10 @@ pub fn starts(n: usize, count: usize) -> usize {
     n.min(count + BEYOND)
 }
 
-/// The `count` leading eigenvectors of a symmetric `[n, n]` matrix without negative eigenvalues, by subspace iteration with
-/// Rayleigh-Ritz steps (Saad, Numerical Methods for Large Eigenvalue Problems, 5.2), from [`starts`] random vectors. With
-/// as many as the matrix has rows, the first step is exact. Eigenvectors of eigenvalue zero may be zero. Matrices with
-/// [`starts`] rows and columns are the host's.
+/// The `count` leading eigenvectors of a symmetric `[n, n]` matrix without negative eigenvalues, by subspace iteration
+/// with Rayleigh-Ritz steps (Saad, Numerical Methods for Large Eigenvalue Problems, 5.2), from [`starts`] random
+/// vectors. With as many as the matrix has rows, the first step is exact. Eigenvectors of eigenvalue zero may be zero.
+/// Matrices with [`starts`] rows and columns are the host's.
 pub fn leading(a: &Buffer<f64>, n: usize, count: usize, mut vectors: Buffer<f64>) -> Buffer<f64> {
     let [mut products, mut images, mut turned] = [(); 3].map(|()| Buffer::<f64>::zeros(vectors.len()));
     let kept = count.min(n) * n;

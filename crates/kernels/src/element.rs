@@ -26,8 +26,8 @@ pub trait Element: Copy + Send + Sync + 'static {
     /// The nearest value of the format, ties to even.
     fn narrow(value: f32) -> Self;
 
-    /// Writes the nearest values of the format. Where the instruction set converts to bfloat16, what is below that format's
-    /// normal numbers becomes 0; so it does in [`Self::write`].
+    /// Writes the nearest values of the format. Where the instruction set converts to bfloat16, what is below that
+    /// format's normal numbers becomes 0; so it does in [`Self::write`].
     ///
     /// # Panics
     /// If the slices differ in length.
@@ -35,8 +35,8 @@ pub trait Element: Copy + Send + Sync + 'static {
         narrow_one_by_one(level, values, out);
     }
 
-    /// Writes rows of sums, as [`Combination`] says, to rows `stride` elements apart; of each, the first `cols` count, at most
-    /// 32.
+    /// Writes rows of sums, as [`Combination`] says, to rows `stride` elements apart; of each, the first `cols` count,
+    /// at most 32.
     ///
     /// # Panics
     /// If the residual is smaller.

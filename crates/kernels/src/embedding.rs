@@ -54,8 +54,8 @@ pub fn rows<E: Element, O: Element>(table: &[E], cols: usize, factor: f32, ids: 
     );
 }
 
-/// Adds each of `rows` (of `cols` elements) to the table's row of its id: in float32 and in order, rounded once for each
-/// row of the table. `order` has an element for each id, and whatever values.
+/// Adds each of `rows` (of `cols` elements) to the table's row of its id: in float32 and in order, rounded once for
+/// each row of the table. `order` has an element for each id, and whatever values.
 pub fn add_rows<E: Element, R: Element>(table: &mut [E], cols: usize, ids: &[u32], rows: &[R], order: &mut [usize]) {
     assert!(rows.len() == ids.len() * cols && table.len().is_multiple_of(cols));
     assert!(ids.iter().all(|&id| (id as usize) < table.len() / cols));

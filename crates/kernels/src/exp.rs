@@ -20,8 +20,8 @@ impl Arithmetic {
         let n = rounded - ROUND;
         let r = self.mul_add(n, -0.693_359_4, clamped);
         let r = self.mul_add(n, 2.121_944_4e-4, r);
-        // 2 e^r · 2^(n - 1): n is between -125 and 128, so the power is a normal number, and the product overflows where
-        // e^x does.
+        // 2 e^r · 2^(n - 1): n is between -125 and 128, so the power is a normal number, and the product overflows
+        // where e^x does.
         let p = 2.0 * 1.381_46e-3;
         let p = self.mul_add(p, r, 2.0 * 8.368_717e-3);
         let p = self.mul_add(p, r, 2.0 * 4.166_839e-2);

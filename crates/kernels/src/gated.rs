@@ -110,9 +110,9 @@ pub fn backward_in_place<G: Gate, E: Element>(gate: &mut [E], up: &mut [E], dy: 
     });
 }
 
-/// Writes the dot products of the columns of `gate` with those of its gradient to `out`, and then those of `up`, given `dy`
-/// as in [`backward_in_place`]. `out` has two elements a column, and `scratch` as many as [`super::columns::scratch_len`] asks
-/// for.
+/// Writes the dot products of the columns of `gate` with those of its gradient to `out`, and then those of `up`, given
+/// `dy` as in [`backward_in_place`]. `out` has two elements a column, and `scratch` as many as
+/// [`super::columns::scratch_len`] asks for.
 pub fn column_dots<G: Gate, E: Element>(gate: &[E], up: &[E], dy: &[E], scratch: &mut [f32], out: &mut [f32]) {
     let cols = out.len() / 2;
     assert!(gate.len() == dy.len() && up.len() == dy.len());

@@ -26,8 +26,8 @@ pub fn forward<E: Element>(x: &[E], out: &mut [E]) {
     });
 }
 
-/// The backward pass in place: `dy`, the gradient of `gelu(x)`, becomes that again, as [`forward`] has it, and `x` becomes
-/// its gradient, each rounded once.
+/// The backward pass in place: `dy`, the gradient of `gelu(x)`, becomes that again, as [`forward`] has it, and `x`
+/// becomes its gradient, each rounded once.
 pub fn backward_in_place<E: Element>(x: &mut [E], dy: &mut [E]) {
     assert_eq!(x.len(), dy.len());
     let level = InstructionSet::current();
@@ -47,8 +47,8 @@ pub fn backward_in_place<E: Element>(x: &mut [E], dy: &mut [E]) {
     });
 }
 
-/// `Φ(x)` and its derivative. `Φ(-|x|) = e^(-x²/2) · q(t)` with `t = 1 / (1 + 0.33 |x|)` and a polynomial whose relative
-/// error is at most 4.8e-8 for `|x|` up to 13.3, past which the power is 0 (fitted by Lawson's method).
+/// `Φ(x)` and its derivative. `Φ(-|x|) = e^(-x²/2) · q(t)` with `t = 1 / (1 + 0.33 |x|)` and a polynomial whose
+/// relative error is at most 4.8e-8 for `|x|` up to 13.3, past which the power is 0 (fitted by Lawson's method).
 #[inline(always)]
 fn normal(x: f32, arithmetic: Arithmetic) -> (f32, f32) {
     const DENSITY: f32 = 0.398_942_3; // 1 / sqrt(2π)

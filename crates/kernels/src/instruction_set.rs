@@ -1,4 +1,5 @@
-//! Which instructions the kernels use: chosen once for the process, the fastest of the CPU unless a cell asks for others.
+//! Which instructions the kernels use: chosen once for the process, the fastest of the CPU unless a cell asks for
+//! others.
 
 use std::sync::OnceLock;
 
@@ -13,8 +14,8 @@ pub fn resolve(choice: InstructionSetChoice) -> InstructionSet {
     choice.level().unwrap_or_else(InstructionSet::fastest)
 }
 
-/// The level that is fastest on a CPU by this maker whose best level is `best`. Intel's dot products of bfloat16 pairs are
-/// slower than its float32 vectors (benches/README.md, "Levels").
+/// The level that is fastest on a CPU by this maker whose best level is `best`. Intel's dot products of bfloat16 pairs
+/// are slower than its float32 vectors (benches/README.md, "Levels").
 fn fastest_of(best: InstructionSet, vendor: &[u8; 12]) -> InstructionSet {
     match (best, vendor) {
         (InstructionSet::Avx512Bf16, b"GenuineIntel") => InstructionSet::Avx512,
@@ -41,8 +42,8 @@ pub trait Dispatch: Sized {
 
     /// Runs `body`, and what is inlined into it, as code for this level: loops become vectors of its width.
     ///
-    /// The body, and every closure it calls, is to be `#[inline(always)]`: one that is not inlined, as the compiler does
-    /// with large ones, stays code for the least level.
+    /// The body, and every closure it calls, is to be `#[inline(always)]`: one that is not inlined, as the compiler
+    /// does with large ones, stays code for the least level.
     fn run<R>(self, body: impl FnOnce() -> R) -> R;
 
     /// [`Dispatch::run`] for a body that is told how to multiply and add at this level.
@@ -215,8 +216,8 @@ pub(crate) mod forced {
         FORCED.get()
     }
 
-    /// Calls `body` once for each level that this CPU has, from the least on, with that level in use. Tiles are emulated where it
-    /// has none.
+    /// Calls `body` once for each level that this CPU has, from the least on, with that level in use. Tiles are
+    /// emulated where it has none.
     pub(crate) fn at_each_level(mut body: impl FnMut(InstructionSet)) {
         let is_there = |level: &InstructionSet| level.is_available() || is_emulated(*level);
         for level in InstructionSet::ALL.into_iter().filter(is_there) {

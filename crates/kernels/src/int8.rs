@@ -1,5 +1,5 @@
-//! Products of 8-bit codes, as LLM.int8() computes them (Dettmers et al. 2022, arXiv:2208.07339): activations are quantised
-//! by rows, products are summed as integers, and columns with outliers are left out.
+//! Products of 8-bit codes, as LLM.int8() computes them (Dettmers et al. 2022, arXiv:2208.07339): activations are
+//! quantised by rows, products are summed as integers, and columns with outliers are left out.
 
 use std::ops::Range;
 
@@ -34,9 +34,9 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Quantises the rows of `x` and returns the columns with outliers, in ascending order: those that have an element with a
-/// magnitude of `threshold` or more. Their codes are 0, and no outlier counts for its row's maximum. A threshold of 0 finds
-/// none. Elements are rounded to float16 first, as by bitsandbytes.
+/// Quantises the rows of `x` and returns the columns with outliers, in ascending order: those that have an element with
+/// a magnitude of `threshold` or more. Their codes are 0, and no outlier counts for its row's maximum. A threshold of 0
+/// finds none. Elements are rounded to float16 first, as by bitsandbytes.
 pub fn quantize_activations<E: Element>(
     x: &[E],
     columns: usize,
@@ -109,8 +109,8 @@ fn quantize_part<E: Element>(
     outliers
 }
 
-/// Adds `left · rightᵀ` to a product, and gives the sums to another epilogue. An element is the sum of the products of codes,
-/// times both rows' scales.
+/// Adds `left · rightᵀ` to a product, and gives the sums to another epilogue. An element is the sum of the products of
+/// codes, times both rows' scales.
 pub struct Onto<'a> {
     left: Matrix<'a>,
     right: Matrix<'a>,
@@ -212,8 +212,8 @@ mod vnni {
         }
     }
 
-    /// The sums of products of each left with each right row. The instruction takes unsigned codes on the left, so 128 is added
-    /// to them, and 128 times the sum of the right row is subtracted.
+    /// The sums of products of each left with each right row. The instruction takes unsigned codes on the left, so 128
+    /// is added to them, and 128 times the sum of the right row is subtracted.
     ///
     /// # Safety
     /// The CPU has AVX-512 with BW and VNNI.

@@ -18,8 +18,8 @@ pub struct Coefficients {
     pub rate: f32,
 }
 
-/// Moves each value by the sign of `beta1 · m + (1 - beta1) · gradient`, and updates the momentum `m`. All slices have one
-/// length. The sign of 0 is 0.
+/// Moves each value by the sign of `beta1 · m + (1 - beta1) · gradient`, and updates the momentum `m`. All slices have
+/// one length. The sign of 0 is 0.
 pub fn step<E: Element>(values: &mut [E], gradients: &[E], m: &mut [f32], c: Coefficients) {
     assert!(values.len() == gradients.len() && values.len() == m.len());
     let level = InstructionSet::current();

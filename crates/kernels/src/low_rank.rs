@@ -1,5 +1,5 @@
-//! Products of a matrix with thin factors, of which a low-rank optimizer's step is made, and its Gram matrices. The matrix
-//! is stored row by row, in any format; factors and sums are float32, Gram matrices float64.
+//! Products of a matrix with thin factors, of which a low-rank optimizer's step is made, and its Gram matrices. The
+//! matrix is stored row by row, in any format; factors and sums are float32, Gram matrices float64.
 
 use rayon::prelude::*;
 
@@ -47,7 +47,8 @@ pub fn sums(columns: usize, count: usize) -> usize {
     columns.div_ceil(BLOCK) * 2 * count * BLOCK
 }
 
-/// `out = left [rows, count]ᵀ · matrix [rows, columns]`, `[count, columns]`. `blocks` are as many zeros as [`sums`] says.
+/// `out = left [rows, count]ᵀ · matrix [rows, columns]`, `[count, columns]`. `blocks` are as many zeros as [`sums`]
+/// says.
 pub fn transposed_times<E: Element>(
     matrix: &[E],
     columns: usize,

@@ -71,8 +71,8 @@ fn look_up<T: Copy>(codes: &[u8], table: &[T; 16], out: &mut [T]) {
     }
 }
 
-/// Writes the codes of `factor · values`, two a byte, the first in the high bits. A code is that of `codes` at the number of
-/// `bounds` below the product, which are in ascending order; a NaN has none below it.
+/// Writes the codes of `factor · values`, two a byte, the first in the high bits. A code is that of `codes` at the
+/// number of `bounds` below the product, which are in ascending order; a NaN has none below it.
 #[inline(always)]
 pub fn nearest(
     level: InstructionSet,

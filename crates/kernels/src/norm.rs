@@ -129,8 +129,8 @@ pub(super) fn row_gradient<E: Element>(x: &[E], weight: &[f32], eps: f32, dy: &m
     }
 }
 
-/// The gradient of the weight: the sum over the rows, in their order, of `dy · x / rms(x)`. `inverses` has an element for
-/// each row, and whatever values.
+/// The gradient of the weight: the sum over the rows, in their order, of `dy · x / rms(x)`. `inverses` has an element
+/// for each row, and whatever values.
 pub fn weight_gradient<E: Element, D: Element>(x: &[E], dy: &[D], eps: f32, inverses: &mut [f32], out: &mut [f32]) {
     let cols = out.len();
     assert!(x.len() == inverses.len() * cols && dy.len() == x.len());

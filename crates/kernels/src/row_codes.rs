@@ -5,7 +5,8 @@ use super::{absmax::absmax, element::Element};
 /// The largest code.
 const LARGEST: f32 = 127.0;
 
-/// Writes the codes of a row, `round(value · (1 / absmax · 127))` with ties to even, and returns its scale, `absmax / 127`.
+/// Writes the codes of a row, `round(value · (1 / absmax · 127))` with ties to even, and returns its scale,
+/// `absmax / 127`.
 #[inline(always)]
 pub fn encode(values: &[f32], codes: &mut [i8]) -> f32 {
     let absmax = absmax(values);

@@ -29,8 +29,8 @@ pub fn squared<P: Number>(matrix: &dyn OperandReader<P>, cols: usize, out: &mut 
     });
 }
 
-/// Writes the norm of each row of `W + s · B A` to `out`. `squared` has the squared norms of W's rows, `b` is `B [rows, rank]`,
-/// and `inner` is `A Wᵀ + s/2 · (A Aᵀ) Bᵀ`, `[rank, rows]`.
+/// Writes the norm of each row of `W + s · B A` to `out`. `squared` has the squared norms of W's rows, `b` is
+/// `B [rows, rank]`, and `inner` is `A Wᵀ + s/2 · (A Aᵀ) Bᵀ`, `[rank, rows]`.
 ///
 /// A row of zeros gets a norm above zero, so that one can divide by it.
 pub fn changed(squared: &[f32], b: &[f32], inner: &[f32], s: f32, out: &mut [f32]) {

@@ -14,8 +14,8 @@ pub(super) fn rows_per_part(cols: usize) -> usize {
     (PART / cols.max(1)).max(1)
 }
 
-/// Calls `compute(first element, part)` for parts of `out`, each a whole number of rows, as code for the instruction set
-/// in use: `compute` is to be `#[inline(always)]`, as [`InstructionSet::run`] says.
+/// Calls `compute(first element, part)` for parts of `out`, each a whole number of rows, as code for the instruction
+/// set in use: `compute` is to be `#[inline(always)]`, as [`InstructionSet::run`] says.
 pub(super) fn for_rows<T: Send>(out: &mut [T], cols: usize, compute: impl Fn(usize, &mut [T]) + Sync) {
     for_rows_by(
         out,

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// The sequences that the tokens of a micro-batch are cut into. No token sees another sequence, and positions restart in
-/// each.
+/// The sequences that the tokens of a micro-batch are cut into. No token sees another sequence, and positions restart
+/// in each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sequences {
     /// The end of each sequence, which is the start of the next.

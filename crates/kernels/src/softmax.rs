@@ -81,8 +81,8 @@ pub fn dropped<E: Element, O: Element>(weights: &[E], matrix: &ScoreMatrix, out:
     );
 }
 
-/// From the gradients of the weights after dropout to those of the scores, in their memory: with the softmax `p` and the
-/// gradient `dp` of a row, `p ∘ (dp - p · dp)`.
+/// From the gradients of the weights after dropout to those of the scores, in their memory: with the softmax `p` and
+/// the gradient `dp` of a row, `p ∘ (dp - p · dp)`.
 pub fn backward<E: Element, O: Element>(softmax: &[O], matrix: &ScoreMatrix, gradients: &mut [E]) {
     assert_eq!(softmax.len(), gradients.len());
     let len = matrix.len;

@@ -55,7 +55,8 @@ const LINE: usize = 64;
 const PAGE: usize = 4096;
 /// Bytes of the smallest large allocation. A page more is at most a 64th of it.
 const LARGE: usize = 64 * PAGE;
-/// Bytes from the place of one large allocation in its page to that of the next: the golden section of a page, in lines.
+/// Bytes from the place of one large allocation in its page to that of the next: the golden section of a page, in
+/// lines.
 const SPREAD: usize = 39 * LINE;
 
 /// Where the caller's bytes lie in an allocation of the inner allocator.
@@ -63,15 +64,16 @@ const SPREAD: usize = 39 * LINE;
 enum Placement {
     /// So many bytes from its start: a multiple of the alignment that leaves room for the header.
     At(u32),
-    /// At a cache line behind the header, since vectors are stored in whole lines; at another one of the page each time.
-    /// Tensors of one size would else lie at almost the same place of their pages. A CPU compares the place of a load in
-    /// its page with those of earlier stores, and would wait for the wrong ones. The inner allocator is not asked to align
-    /// anything: it would split its free blocks.
+    /// At a cache line behind the header, since vectors are stored in whole lines; at another one of the page each
+    /// time. Tensors of one size would else lie at almost the same place of their pages. A CPU compares the place of a
+    /// load in its page with those of earlier stores, and would wait for the wrong ones. The inner allocator is not
+    /// asked to align anything: it would split its free blocks.
     Line,
 }
 
 impl Placement {
-    /// The layout to request from the inner allocator, and the place in it. `None` if the size or the alignment is too large.
+    /// The layout to request from the inner allocator, and the place in it. `None` if the size or the alignment is too
+    /// large.
     fn of(layout: Layout) -> Option<(Layout, Self)> {
         let align = layout.align().max(HEADER);
         let (room, align, placement) = if layout.size() >= LARGE && align <= LINE {
@@ -164,8 +166,8 @@ fn fail(category: Category, bytes: u64) -> *mut u8 {
     null_mut()
 }
 
-// SAFETY: the caller's pointer is the inner allocator's plus an offset that keeps the alignment. The inner allocator gets
-// back its own pointers and layouts. The ledger neither allocates nor unwinds.
+// SAFETY: the caller's pointer is the inner allocator's plus an offset that keeps the alignment. The inner allocator
+// gets back its own pointers and layouts. The ledger neither allocates nor unwinds.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -217,9 +219,9 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
         };
         let user = launder(user);
         let (kept, new_bytes) = (layout.size().min(new_size), new_size as u64);
-        // SAFETY: the caller gives a pointer that `track` made for this layout. Where both are placed alike, both have room
-        // for what is kept behind either offset, so the contents can be moved after the inner allocator has. Else the new
-        // allocation is another one, with room for them.
+        // SAFETY: the caller gives a pointer that `track` made for this layout. Where both are placed alike, both have
+        // room for what is kept behind either offset, so the contents can be moved after the inner allocator has. Else
+        // the new allocation is another one, with room for them.
         unsafe {
             let Header {
                 category,
@@ -256,7 +258,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
                 ledger.recorder.resize(category, user, moved, new_bytes);
             });
             if !is_alike {
-                // Not before: another thread could get this memory, and record it, while it still counts as this allocation.
+                // Not before: another thread could get this memory, and record it, while it still counts as this
+                // allocation.
                 self.inner.dealloc(start, outer);
             }
             header(moved).write(Header {
@@ -322,8 +325,8 @@ pub(super) unsafe fn describe(user: NonNull<u8>, bytes: u64, dtype: u8, dimensio
         }
     });
 }
-/// The global allocator of a program that trains: the ledger over the backend of the process. It is not generic, so its code
-/// is compiled here, where code is optimised, and not in the program.
+/// The global allocator of a program that trains: the ledger over the backend of the process. It is not generic, so its
+/// code is compiled here, where code is optimised, and not in the program.
 pub struct ProcessAllocator;
 
 static PROCESS: LedgerAllocator<BackendAllocator> = LedgerAllocator::new(BackendAllocator);

@@ -11,7 +11,7 @@ use options::AllocatorBackend;
 /// The environment variable that names the backend of a process. If it is unset or names no backend, the system's
 /// serves.
 pub const BACKEND_VARIABLE: &str = "CELL_ALLOCATOR";
-/// The same for the C library.
+/// The name of [`BACKEND_VARIABLE`] for the C library.
 const VARIABLE: &CStr = c"CELL_ALLOCATOR";
 
 /// The number of the chosen backend; 0 before the choice.
@@ -87,8 +87,8 @@ fn never_purge() {
 /// A day, in milliseconds: longer than a step between two calls of [`mimalloc_collect`].
 const A_DAY: std::ffi::c_long = 86_400_000;
 
-/// Lets [`mimalloc_collect`] return pages that are freed from now on. Pages that never are purged are not even listed for it
-/// (`mi_arena_schedule_purge` in mimalloc's arena.c). A delay that its own variable sets stays.
+/// Lets [`mimalloc_collect`] return pages that are freed from now on. Pages that never are purged are not even listed
+/// for it (`mi_arena_schedule_purge` in mimalloc's arena.c). A delay that its own variable sets stays.
 pub(super) fn mimalloc_keep_until_collected() {
     // SAFETY: take and return numbers.
     unsafe {
@@ -105,8 +105,8 @@ pub(super) fn mimalloc_collect() {
 }
 
 /// Bytes that mimalloc holds of the system. `None` if it gives freed pages back: its counter of committed bytes, which
-/// this is, goes on counting them (`mi_os_decommit_ex` lowers it only where pages must be committed again, and Linux does
-/// not ask for that).
+/// this is, goes on counting them (`mi_os_decommit_ex` lowers it only where pages must be committed again, and Linux
+/// does not ask for that).
 pub(super) fn mimalloc_reserved() -> Option<u64> {
     // SAFETY: takes and returns a number.
     let purges = unsafe { libmimalloc_sys::mi_option_get(PURGE_DELAY) } >= 0;

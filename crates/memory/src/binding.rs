@@ -1,4 +1,5 @@
-//! The module that a thread computes for, by the short names of plans: the ledger keeps the one of the peak, which binds.
+//! The module that a thread computes for, by the short names of plans: the ledger keeps the one of the peak, which
+//! binds.
 //!
 //! Unlike the names of [`super::module`], which a timeline alone needs, these cost no allocation and no look-up.
 

@@ -141,8 +141,8 @@ impl<T: Copy> Buffer<T> {
 }
 
 impl<T: Plain> Buffer<T> {
-    /// `len` elements that the caller must write before it reads them. The memory is not cleared first, which would cost as
-    /// much as many a kernel.
+    /// `len` elements that the caller must write before it reads them. The memory is not cleared first, which would
+    /// cost as much as many a kernel.
     #[expect(clippy::uninit_vec, reason = "the caller writes every element before it reads one")]
     pub fn unwritten(len: usize) -> Self {
         Self::new(len, || {

@@ -1,4 +1,5 @@
-//! Scopes that tell a timeline which module of the model a thread works for. They only have an effect during a recording.
+//! Scopes that tell a timeline which module of the model a thread works for. They only have an effect during a
+//! recording.
 
 use std::fmt::Display;
 use std::marker::PhantomData;

@@ -25,8 +25,8 @@ pub(super) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens the files and checks that every tensor of `config` is there, in its shape and in a format that can be read. Of
-    /// an encoder the head may be missing, unless the checkpoint is of a classifier.
+    /// Opens the files and checks that every tensor of `config` is there, in its shape and in a format that can be
+    /// read. Of an encoder the head may be missing, unless the checkpoint is of a classifier.
     ///
     /// A tensor that `config` does not have is an error where it belongs to a layer (a layer too many, a bias). Others
     /// are left alone: the rotary buffers of old checkpoints, the head of a tied model, heads for other tasks.
@@ -161,7 +161,7 @@ fn token_head(config: &ModelConfig) -> Option<String> {
     Some(format!("{}.weight", module.path))
 }
 
-/// The same if it is the embedding's by `config.json`.
+/// The name of the weight of such a head, if it is the embedding's by `config.json`.
 fn tied_head(config: &ModelConfig) -> Option<String> {
     token_head(config).filter(|_| config.tie_word_embeddings)
 }

@@ -78,7 +78,8 @@ impl Model {
         params
     }
 
-    /// Everything that is saved of a trained adapter, in a fixed order: all that is trained, and the adapters' frozen tensors.
+    /// Everything that is saved of a trained adapter, in a fixed order: all that is trained, and the adapters' frozen
+    /// tensors.
     pub fn saved(&mut self) -> Vec<&mut Param> {
         with_chain!(self, chain => {
             // Few blocks have more.

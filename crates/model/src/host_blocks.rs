@@ -1,5 +1,5 @@
-//! Blocks whose frozen weights wait in the host's memory. The device has those of the block that computes and of the next
-//! one, which a thread copies meanwhile.
+//! Blocks whose frozen weights wait in the host's memory. The device has those of the block that computes and of the
+//! next one, which a thread copies meanwhile.
 
 use std::mem;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Models that are trained: where their weights come from, how they are built, and how they compute.
 //!
-//! [`Source`] gives the weights, a range of rows at a time, so that a whole model is never held in 16 or 32 bits: seeded
-//! random ones, or those of a checkpoint. [`load`] builds the [`Model`] from it. `families.rs` lists the families; each kind of
-//! model (`decoder/`, `encoder/`) has a folder with its layers, how they are built, and its [`Chain`] of segments.
+//! [`Source`] gives the weights, a range of rows at a time, so that a whole model is never held in 16 or 32 bits:
+//! seeded random ones, or those of a checkpoint. [`load`] builds the [`Model`] from it. `families.rs` lists the
+//! families; each kind of model (`decoder/`, `encoder/`) has a folder with its layers, how they are built, and its
+//! [`Chain`] of segments.
 
 mod chain;
 mod checkpoint;

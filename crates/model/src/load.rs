@@ -18,7 +18,7 @@ pub fn load(options: &ModelOptions, source: &Source, device: &Device) -> Result<
     families::build(&mut Loader::new(options, config, Some(source), device), config)
 }
 
-/// The same in a dry run, which needs no weights.
+/// Builds the model of `config` in a dry run, which needs no weights.
 ///
 /// # Errors
 /// If the family is not trained here.

@@ -31,11 +31,12 @@ use super::save::{copy_companions, write_elements};
 const CHUNK: usize = 1 << 20;
 
 /// Writes the checkpoint in the folder `base` with the adapter of the folder `adapter` merged into it, as PEFT's
-/// `merge_and_unload` does, into the new folder `output`. Weights keep their formats, and files their names. Holds the adapter,
-/// and of the model one tensor at most.
+/// `merge_and_unload` does, into the new folder `output`. Weights keep their formats, and files their names. Holds the
+/// adapter, and of the model one tensor at most.
 ///
 /// # Errors
-/// If a file cannot be read or written, the adapter is not one of this model, or `output` exists. No folder is left behind.
+/// If a file cannot be read or written, the adapter is not one of this model, or `output` exists. No folder is left
+/// behind.
 pub fn merge(adapter: &Path, base: &Path, output: &Path) -> Result<(), MergeError> {
     if output.exists() {
         return Err(MergeError::Exists(output.into()));
@@ -151,8 +152,8 @@ impl Merge {
         Ok(merge)
     }
 
-    /// Checks that the model has the adapter's modules, in their shapes. Returns the most rows and columns of a weight that is
-    /// changed.
+    /// Checks that the model has the adapter's modules, in their shapes. Returns the most rows and columns of a weight
+    /// that is changed.
     fn check(&self) -> Result<[usize; 2], MergeError> {
         let mut shapes: HashMap<String, Vec<usize>> = HashMap::new();
         shapes.extend(
@@ -443,7 +444,8 @@ impl Merge {
         Ok(())
     }
 
-    /// Takes the start values of an adapter out of the weight, in the format that it is stored in, as training and PEFT did.
+    /// Takes the start values of an adapter out of the weight, in the format that it is stored in, as training and PEFT
+    /// did.
     fn take_out(
         &self,
         module: &str,

@@ -88,7 +88,7 @@ fn erfinv_centre(w: f32) -> f32 {
     )
 }
 
-/// The same for `w >= 5`.
+/// `erfinv(x) / x` from `w = -ln(1 - x²) >= 5`.
 fn erfinv_tail(w: f32) -> f32 {
     polynomial(
         w.sqrt() - 3.0,

@@ -39,9 +39,9 @@ pub struct SaveError {
     source: io::Error,
 }
 
-/// Writes the weights, the `config.json` and the tokenizer of the model at `location` into `dir`, and creates the folder.
-/// Weights that were not trained come from `source`, in the format of those that were.
-/// `tokenizer` is that of a preset. The weights are written last and appear as a whole: a folder that has them is complete.
+/// Writes the weights, the `config.json` and the tokenizer of the model at `location` into `dir`, and creates the
+/// folder. Weights that were not trained come from `source`, in the format of those that were. `tokenizer` is that of a
+/// preset. The weights are written last and appear as a whole: a folder that has them is complete.
 ///
 /// # Errors
 /// If a file cannot be read or written.

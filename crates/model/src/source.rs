@@ -28,8 +28,8 @@ impl Source {
     /// Opens the model that `options` name; `roots` say where. Everything that can be wrong with a
     /// checkpoint's files is found here, before anything is loaded.
     ///
-    /// A checkpoint may hold more than the model needs (rotary buffers, the copy of a tied head, heads for other tasks),
-    /// which is left alone. A tensor that belongs to a layer and is not a weight of this model is an error.
+    /// A checkpoint may hold more than the model needs (rotary buffers, the copy of a tied head, heads for other
+    /// tasks), which is left alone. A tensor that belongs to a layer and is not a weight of this model is an error.
     ///
     /// # Errors
     /// If the model is unknown, is not computed here, or its files are missing, damaged or of another shape.

@@ -1,5 +1,5 @@
-//! Attention: projections, rotary embedding, scaled-dot-product attention, output projection. Decoders hide later tokens
-//! and rotate queries and keys; encoders have dropout.
+//! Attention: projections, rotary embedding, scaled-dot-product attention, output projection. Decoders hide later
+//! tokens and rotate queries and keys; encoders have dropout.
 
 use candle_core::Result;
 use kernels::{
@@ -64,7 +64,8 @@ pub enum Visibility {
 }
 
 /// In the hidden dtype: q `[tokens, heads · head_dim]`, k and v `[tokens, kv_heads · head_dim]`, the output before its
-/// projection (shape of q); and what the softmax weights are known from. q and k are rotated, or the inputs of their norms.
+/// projection (shape of q); and what the softmax weights are known from. q and k are rotated, or the inputs of their
+/// norms.
 #[derive(Debug)]
 pub struct Saved {
     qkv: [Tensor; 3],
@@ -133,8 +134,8 @@ impl Attention {
         Ok((y, Saved { qkv, out, softmax }))
     }
 
-    /// The gradient of `x`, float32, if somebody needs it, from that of the output, without that of the residual; the output's is
-    /// float32 or in the dtype of `x`. Takes what the forward pass saved, and frees it as it goes.
+    /// The gradient of `x`, float32, if somebody needs it, from that of the output, without that of the residual; the
+    /// output's is float32 or in the dtype of `x`. Takes what the forward pass saved, and frees it as it goes.
     pub fn backward(
         &mut self,
         (x, needs_dx): (&Tensor, bool),
@@ -232,8 +233,8 @@ impl Attention {
         self.output.frozen(slots);
     }
 
-    /// Queries and keys with each head normalised, if there are norms, and rotated by its token's position; and the inputs of
-    /// the norms.
+    /// Queries and keys with each head normalised, if there are norms, and rotated by its token's position; and the
+    /// inputs of the norms.
     fn norm_and_rotate(
         &self,
         [q, k]: [Tensor; 2],

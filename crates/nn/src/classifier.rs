@@ -1,5 +1,5 @@
-//! The last segment of an encoder that classifies: a dense layer over each sample's first token, dropout, the classifier,
-//! and cross-entropy over the labels.
+//! The last segment of an encoder that classifies: a dense layer over each sample's first token, dropout, the
+//! classifier, and cross-entropy over the labels.
 
 use candle_core::{DType, Result, Tensor as Candle};
 use kernels::classifier;
@@ -43,8 +43,8 @@ struct Computed {
 }
 
 impl Classifier {
-    /// The sum of the losses over the samples, and the gradient of `scale · sum` in `x [tokens, hidden]`, float32; adds the
-    /// gradients of what is trained. `on_checkpoint` is called when all is kept that the backward pass needs.
+    /// The sum of the losses over the samples, and the gradient of `scale · sum` in `x [tokens, hidden]`, float32; adds
+    /// the gradients of what is trained. `on_checkpoint` is called when all is kept that the backward pass needs.
     pub fn forward_backward(
         &mut self,
         x: &Tensor,
@@ -169,8 +169,8 @@ fn to_first_tokens(d_first: &Tensor, pass: &Pass) -> Result<Tensor> {
     Ok(dx)
 }
 
-/// The sum of `logsumexp(row) - row[label]`, and `scale · (softmax(logits) - one_hot(label))`, on the CPU in the memory of
-/// the logits.
+/// The sum of `logsumexp(row) - row[label]`, and `scale · (softmax(logits) - one_hot(label))`, on the CPU in the memory
+/// of the logits.
 fn cross_entropy(mut logits: Tensor, labels: &Buffer<u32>, scale: f64) -> Result<(f64, Tensor)> {
     if !logits.has_kernels() {
         let labels = Candle::from_slice(labels.values(), labels.len(), logits.device())?;

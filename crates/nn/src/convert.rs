@@ -63,7 +63,7 @@ pub(crate) fn narrow(x: &Tensor, dtype: DType) -> Result<Converted<'_>> {
     })
 }
 
-/// The same of a tensor that nobody needs any more.
+/// A float32 tensor that nobody needs any more, rounded to `dtype`.
 pub(crate) fn into_narrow(x: Tensor, dtype: DType) -> Result<Tensor> {
     let copy = narrow(&x, dtype)?.copy();
     Ok(copy.unwrap_or(x))

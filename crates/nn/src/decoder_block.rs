@@ -1,5 +1,5 @@
-//! A decoder block: attention and a feed-forward layer, each behind a norm and beside a residual connection. Their outputs
-//! may have norms, too.
+//! A decoder block: attention and a feed-forward layer, each behind a norm and beside a residual connection. Their
+//! outputs may have norms, too.
 
 use candle_core::Result;
 use memory::tiers::Slot;

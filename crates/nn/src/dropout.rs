@@ -1,6 +1,6 @@
-//! Dropout as a function: element `i` of a sample is kept or not by a hash of (seed, module, step, sample, i). Nothing is
-//! stored between the passes, and neither the order of computation, the number of threads, recomputation, padding nor how
-//! samples are put into micro-batches changes a mask.
+//! Dropout as a function: element `i` of a sample is kept or not by a hash of (seed, module, step, sample, i). Nothing
+//! is stored between the passes, and neither the order of computation, the number of threads, recomputation, padding
+//! nor how samples are put into micro-batches changes a mask.
 
 use std::fmt::Display;
 
@@ -23,7 +23,8 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Drops with `probability`, a number in [0, 1), in steps of 2^-24, and scales what is kept by 1 / (1 - probability).
+    /// Drops with `probability`, a number in [0, 1), in steps of 2^-24, and scales what is kept by
+    /// 1 / (1 - probability).
     pub fn new(seed: u64, module: impl Display, probability: f64) -> Self {
         let module = if probability > 0.0 && !memory::is_dry_run() {
             random::stream(seed, &format!("{module}.dropout")).next_u64()

@@ -32,8 +32,8 @@ pub(super) struct Weights {
     factors: Tensor,
 }
 
-/// `q [tokens, heads · head_dim]`, `k` and `v` `[tokens, kv_heads · head_dim]` to the output (shape and dtype of `q`) and
-/// the weights.
+/// `q [tokens, heads · head_dim]`, `k` and `v` `[tokens, kv_heads · head_dim]` to the output (shape and dtype of `q`)
+/// and the weights.
 pub(super) fn forward([q, k, v]: [&Tensor; 3], shape: Shape, pattern: Pattern) -> Result<(Tensor, Weights)> {
     let Scores { scale, cap } = shape.scores;
     let scores = softcap::forward(scores(q, k, shape, scale)?, cap)?;

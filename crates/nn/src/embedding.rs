@@ -22,7 +22,8 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// `n` ids to `[n, hidden]` in the hidden dtype, on `device`. Of a table in the host's memory these rows alone are copied.
+    /// `n` ids to `[n, hidden]` in the hidden dtype, on `device`. Of a table in the host's memory these rows alone are
+    /// copied.
     pub fn forward(&self, ids: &Buffer<u32>, hidden: DType, device: &Device) -> Result<Tensor> {
         self.table.count_rows(ids.len());
         scaled_rows(&self.table.value, ids, hidden, self.factor())?.moved_to(device)

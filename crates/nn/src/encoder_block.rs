@@ -39,8 +39,8 @@ pub struct EncoderBlock {
     pub products: Option<DType>,
 }
 
-/// The block's input and what both norms are given, `[tokens, hidden]` in the hidden dtype, and what the layers saved. The
-/// first norm's output is computed again: that is cheaper than keeping it.
+/// The block's input and what both norms are given, `[tokens, hidden]` in the hidden dtype, and what the layers saved.
+/// The first norm's output is computed again: that is cheaper than keeping it.
 #[derive(Debug)]
 pub struct Saved {
     x: Tensor,

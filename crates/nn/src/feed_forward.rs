@@ -47,8 +47,8 @@ impl<const N: usize> FeedForward<N> {
         })
     }
 
-    /// The gradient of `x`, float32, from that of the output, without that of the residual; the output's is float32 or in
-    /// the dtype of `x`. Takes what the forward pass saved.
+    /// The gradient of `x`, float32, from that of the output, without that of the residual; the output's is float32 or
+    /// in the dtype of `x`. Takes what the forward pass saved.
     pub fn backward(&mut self, x: &Tensor, saved: Saved<N>, dy: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (d_inner, column_dots) = within(self.modules[1], || {
             let dy = self.output_dropout.backward(dy, x.dtype(), pass)?;

@@ -31,8 +31,8 @@ pub(super) fn forward(norm: &RmsNorm, rope: Option<&Rope>, x: &Tensor, shape: He
     })
 }
 
-/// The gradient of `x` from that of the output, in its memory and dtype, which is that of `x`. Adds the weight's gradient
-/// if it is trained.
+/// The gradient of `x` from that of the output, in its memory and dtype, which is that of `x`. Adds the weight's
+/// gradient if it is trained.
 pub(super) fn backward(
     norm: &mut RmsNorm,
     rope: Option<&Rope>,

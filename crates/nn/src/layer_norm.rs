@@ -35,8 +35,8 @@ impl LayerNorm {
         })
     }
 
-    /// The gradient of the input from the output's, float32, in its memory. Adds the gradients of weight and bias if they
-    /// are trained.
+    /// The gradient of the input from the output's, float32, in its memory. Adds the gradients of weight and bias if
+    /// they are trained.
     pub fn backward(&mut self, x: &Tensor, mut dy: Tensor) -> Result<Tensor> {
         if self.is_trained() {
             let [weight, bias] = self.parameter_gradients(x, &dy)?;

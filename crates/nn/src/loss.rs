@@ -1,5 +1,5 @@
-//! The last segment: final norm, head, and cross-entropy. In chunks, the head's product is taken some rows at a time, so
-//! that the logits of the whole batch are never held, and only for rows that count.
+//! The last segment: final norm, head, and cross-entropy. In chunks, the head's product is taken some rows at a time,
+//! so that the logits of the whole batch are never held, and only for rows that count.
 
 mod full;
 mod head;
@@ -65,8 +65,8 @@ impl CausalLoss {
         Ok(sum)
     }
 
-    /// The sum of the losses, and the gradient of `scale · sum` in `x` (float32, shape of `x`); adds the gradients of norm
-    /// and head if they are trained. `on_checkpoint` is called while logits, or their gradients, are held.
+    /// The sum of the losses, and the gradient of `scale · sum` in `x` (float32, shape of `x`); adds the gradients of
+    /// norm and head if they are trained. `on_checkpoint` is called while logits, or their gradients, are held.
     pub fn forward_backward(
         self,
         x: &Tensor,
@@ -161,9 +161,9 @@ fn product_with_head(x: &Tensor, head: &Param) -> Result<Tensor> {
     })
 }
 
-/// The sum of the losses of normed rows, and the gradient of `scale · sum` in them, float32; adds the head's gradient if it
-/// is trained. A frozen head is multiplied once, unless a logit lies far above that of its next token. A dry run takes it
-/// for granted that none does.
+/// The sum of the losses of normed rows, and the gradient of `scale · sum` in them, float32; adds the head's gradient
+/// if it is trained. A frozen head is multiplied once, unless a logit lies far above that of its next token. A dry run
+/// takes it for granted that none does.
 fn loss_and_gradient(
     cap: Option<SoftCap>,
     normed: &Tensor,
@@ -239,8 +239,9 @@ fn exponentials(bytes: usize) -> usize {
     CHUNK_ELEMENTS * 2 / bytes
 }
 
-/// Logits, or what becomes of them, that the chunked loss of so many rows holds at a time: of a trained head, and of a frozen
-/// one in formats of 2 and 4 bytes. They do not always grow with the rows, since columns are cut at multiples of 512.
+/// Logits, or what becomes of them, that the chunked loss of so many rows holds at a time: of a trained head, and of a
+/// frozen one in formats of 2 and 4 bytes. They do not always grow with the rows, since columns are cut at multiples
+/// of 512.
 pub fn logits_held(rows: usize, vocabulary: usize) -> [usize; 3] {
     let rows = rows.clamp(1, ROWS);
     let most = [CHUNK_ELEMENTS, exponentials(2), exponentials(4)];

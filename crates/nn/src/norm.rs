@@ -24,8 +24,8 @@ pub struct RmsNorm {
 }
 
 impl RmsNorm {
-    /// `[n, k · features]` in the output's dtype: each part of `features` elements is normalised by itself. Keeps nothing: the
-    /// backward pass is given `x` again.
+    /// `[n, k · features]` in the output's dtype: each part of `features` elements is normalised by itself. Keeps
+    /// nothing: the backward pass is given `x` again.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         if !x.has_kernels() {
             return self.forward_plain(x);
@@ -73,7 +73,8 @@ impl RmsNorm {
         Ok(residual)
     }
 
-    /// The gradient of the input alone, in its dtype, from the output's, float32. Adds the weight's gradient if it is trained.
+    /// The gradient of the input alone, in its dtype, from the output's, float32. Adds the weight's gradient if it is
+    /// trained.
     pub fn gradient(&mut self, x: &Tensor, dy: &Tensor) -> Result<Tensor> {
         if self.weight.trainable {
             let gradient = self.weight_gradient(x, dy)?;
@@ -91,8 +92,8 @@ impl RmsNorm {
         })
     }
 
-    /// The gradient of `[n, k · features]` from that of the output, in its memory and dtype, which is that of `x`. Adds the
-    /// weight's gradient if it is trained.
+    /// The gradient of `[n, k · features]` from that of the output, in its memory and dtype, which is that of `x`. Adds
+    /// the weight's gradient if it is trained.
     pub fn backward_parts(&mut self, x: &Tensor, mut dy: Tensor) -> Result<Tensor> {
         if self.weight.trainable {
             let gradient = self.weight_gradient(x, &dy)?;

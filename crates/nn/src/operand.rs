@@ -44,7 +44,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// The same rows without their first columns.
+    /// This matrix without its first columns.
     pub(super) fn skip_columns(mut self, columns: usize) -> Self {
         self.start += columns;
         self
@@ -162,7 +162,8 @@ impl Stored<'_> {
         }
     }
 
-    /// How many rows ahead it is asked for. Memory takes longer to answer than 8 rows of few bits take to be dequantised.
+    /// How many rows ahead it is asked for. Memory takes longer to answer than 8 rows of few bits take to be
+    /// dequantised.
     fn ahead(&self) -> usize {
         match self {
             Self::Quantized { .. } => 32,

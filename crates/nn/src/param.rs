@@ -44,7 +44,7 @@ impl Param {
         Self::new(name, value, true, Category::Adapter)
     }
 
-    /// The same, which is not trained.
+    /// A weight of an adapter, which is not trained.
     pub fn frozen_adapter(name: WeightName, value: Tensor) -> Self {
         Self::new(name, value, false, Category::Adapter)
     }
@@ -119,8 +119,8 @@ impl Param {
         convert::widen(&self.value)
     }
 
-    /// Adds a float32 gradient of the value's shape to the accumulator, which has the value's dtype. The first gradient's
-    /// memory may become the accumulator's.
+    /// Adds a float32 gradient of the value's shape to the accumulator, which has the value's dtype. The first
+    /// gradient's memory may become the accumulator's.
     pub fn accumulate(&mut self, gradient: Tensor) -> Result<()> {
         if !self.trainable {
             return Ok(());

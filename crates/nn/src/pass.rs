@@ -7,8 +7,8 @@ use kernels::Sequences;
 pub struct Pass {
     /// The sequences of the micro-batch's tokens, padding included. An encoder's are of one length.
     pub sequences: Sequences,
-    /// Tokens of each sequence without its padding, which stands right of them; empty for models in which causality hides
-    /// it.
+    /// Tokens of each sequence without its padding, which stands right of them; empty for models in which causality
+    /// hides it.
     pub lengths: Vec<u32>,
     /// Where dropout masks come from; `None` in evaluation and where there is no dropout.
     pub dropout: Option<DropoutPass>,

@@ -1,5 +1,6 @@
-//! Prefix tuning (Li & Liang 2021, arXiv:2101.00190): trained keys and values of virtual tokens, which the attention of every block
-//! has before those of each sequence. As in PEFT they are not rotated, and positions of tokens begin behind them.
+//! Prefix tuning (Li & Liang 2021, arXiv:2101.00190): trained keys and values of virtual tokens, which the attention of
+//! every block has before those of each sequence. As in PEFT they are not rotated, and positions of tokens begin behind
+//! them.
 
 use candle_core::{Device, Result, Tensor as Candle};
 use kernels::{Element, Sequences};
@@ -23,7 +24,8 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Normal keys and values, as PyTorch's `nn.Embedding` has them, for blocks whose keys have `width` elements a token.
+    /// Normal keys and values, as PyTorch's `nn.Embedding` has them, for blocks whose keys have `width` elements a
+    /// token.
     ///
     /// # Errors
     /// Errors of candle.
@@ -54,8 +56,8 @@ impl Prefix {
         (2 * block + part) * self.width
     }
 
-    /// Adds the gradients of a block's keys and values, which are summed over the sequences, from those of `sequences` that count
-    /// virtual tokens.
+    /// Adds the gradients of a block's keys and values, which are summed over the sequences, from those of `sequences`
+    /// that count virtual tokens.
     pub fn accumulate(&mut self, block: usize, gradients: [&Tensor; 2], sequences: &Sequences) -> Result<()> {
         for (part, gradient) in gradients.into_iter().enumerate() {
             let sum = virtual_rows::sum(gradient, self.tokens(), sequences)?;
@@ -88,7 +90,7 @@ impl Past<'_> {
         virtual_rows::before(x, self.prefix.tokens(), None, sequences)
     }
 
-    /// The same of queries, keys and values, which are freed as it goes.
+    /// Queries, keys and values with zeros before the rows of each sequence. The old ones are freed as it goes.
     pub(super) fn before_all(self, [q, k, v]: [Tensor; 3], sequences: &Sequences) -> Result<[Tensor; 3]> {
         let one = |x: Tensor| self.before(&x, sequences);
         Ok([one(q)?, one(k)?, one(v)?])
@@ -130,7 +132,7 @@ impl Past<'_> {
         self.fill(0, k, sequences)
     }
 
-    /// The same of values.
+    /// The values with the prefix's in the rows of virtual tokens.
     pub(super) fn values(self, v: Tensor, sequences: &Sequences) -> Result<Tensor> {
         self.fill(1, v, sequences)
     }

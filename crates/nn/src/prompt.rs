@@ -1,5 +1,5 @@
-//! Prompt tuning (Lester et al. 2021, arXiv:2104.08691): trained embeddings of virtual tokens, which stand before those of each
-//! sequence.
+//! Prompt tuning (Lester et al. 2021, arXiv:2104.08691): trained embeddings of virtual tokens, which stand before those
+//! of each sequence.
 
 use arch::ModuleName;
 use base::random;

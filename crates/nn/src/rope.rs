@@ -25,8 +25,8 @@ struct Table {
 }
 
 impl Rope {
-    /// Tables for sequences of up to `positions`, with heads of the width `head_dim`, of which an even number of dimensions
-    /// is rotated.
+    /// Tables for sequences of up to `positions`, with heads of the width `head_dim`, of which an even number of
+    /// dimensions is rotated.
     ///
     /// LongRoPE has other frequencies for long sequences. The longest of a micro-batch decides, padding included, as in
     /// transformers (`modeling_rope_utils.longrope_frequency_update`).
@@ -86,7 +86,7 @@ impl Rope {
         Ok(x)
     }
 
-    /// The same in float32, by candle's ops.
+    /// The rotated `x` in float32, by candle's ops.
     fn rotate_plain(&self, x: &Tensor, shape: Heads, direction: f64) -> Result<candle_core::Tensor> {
         let Heads {
             sequences,

@@ -1,8 +1,8 @@
 //! Scaled-dot-product attention with grouped key-value heads: the CPU's kernel, and the same in plain candle ops.
 //!
 //! The score matrix is never held: queries are taken in chunks, keys that no query of a chunk sees are skipped, and the
-//! backward pass computes the probabilities again from the rows' log-sum-exp (Dao et al. 2022, arXiv:2205.14135). Where it
-//! is causal, padding needs no mask of its own: it stands right of every counted token, which causality hides.
+//! backward pass computes the probabilities again from the rows' log-sum-exp (Dao et al. 2022, arXiv:2205.14135). Where
+//! it is causal, padding needs no mask of its own: it stands right of every counted token, which causality hides.
 
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ use super::tensor::{Tensor, for_format, for_number};
 /// Queries a chunk: its scores are `heads × QUERIES × keys` float32 at most.
 const QUERIES: usize = 128;
 
-/// `q [tokens, heads · head_dim]`, `k` and `v` `[tokens, kv_heads · head_dim]` to the output (shape and dtype of `q`) and
-/// the rows' log-sum-exps (float32, `heads` a token, for [`backward`] alone to read).
+/// `q [tokens, heads · head_dim]`, `k` and `v` `[tokens, kv_heads · head_dim]` to the output (shape and dtype of `q`)
+/// and the rows' log-sum-exps (float32, `heads` a token, for [`backward`] alone to read).
 pub(super) fn forward(q: &Tensor, k: &Tensor, v: &Tensor, shape: Shape, pattern: Pattern) -> Result<(Tensor, Tensor)> {
     if !q.has_kernels() {
         let [q4, k4, v4] = [q, k, v].map(|x| heads_of(x, shape));

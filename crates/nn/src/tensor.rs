@@ -1,5 +1,5 @@
-//! A tensor of a layer: elements in this process's memory for the kernels, a tensor of candle's for plain ops, or a size
-//! alone in a dry run.
+//! A tensor of a layer: elements in this process's memory for the kernels, a tensor of candle's for plain ops, or a
+//! size alone in a dry run.
 
 use candle_core::{DType, Device, Result, WithDType};
 use half::{bf16, f16};
@@ -51,7 +51,8 @@ impl From<(usize, usize)> for Shape {
     }
 }
 
-/// A matrix or a vector. It owns its memory: whoever has it mutably may compute in place, and whoever drops it frees it.
+/// A matrix or a vector. It owns its memory: whoever has it mutably may compute in place, and whoever drops it frees
+/// it.
 #[derive(Debug)]
 pub struct Tensor {
     shape: Shape,
@@ -248,7 +249,7 @@ impl Tensor {
         }
     }
 
-    /// The same elements in another shape of as many.
+    /// This tensor's elements in another shape of as many.
     pub fn reshaped(self, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
         match self.data {
@@ -257,7 +258,7 @@ impl Tensor {
         }
     }
 
-    /// The same for candle's ops: shared if it is candle's already, else copied.
+    /// This tensor for candle's ops: shared if it is candle's already, else copied.
     pub fn to_candle(&self) -> Result<candle_core::Tensor> {
         fn copy<E: Format>(values: &Buffer<E>, shape: Shape) -> Result<candle_core::Tensor> {
             candle_core::Tensor::from_slice(values.values(), shape.dims(), &Device::Cpu)
@@ -270,7 +271,7 @@ impl Tensor {
         }
     }
 
-    /// The same in float32, for candle's ops.
+    /// This tensor in float32, for candle's ops.
     pub fn to_candle_f32(&self) -> Result<candle_core::Tensor> {
         self.to_candle()?.to_dtype(DType::F32)
     }

@@ -223,7 +223,7 @@ pub(crate) fn pass(batch: usize, len: usize) -> Pass {
     }
 }
 
-/// The same with dropout of the samples' own masks.
+/// A pass with dropout of the samples' own masks.
 pub(crate) fn dropout_pass(batch: usize, len: usize, step: u64) -> Pass {
     Pass {
         dropout: Some(DropoutPass {
@@ -263,7 +263,7 @@ pub(crate) fn linear(name: &'static str, outputs: usize, inputs: usize, rank: us
     }
 }
 
-/// The same with a bias.
+/// A linear layer with a dense weight, a bias and, with a rank, an adapter whose B is not zero.
 pub(crate) fn biased(name: &'static str, outputs: usize, inputs: usize, rank: usize, trainable: bool) -> Linear {
     let bias = uniform_tensor(&format!("{name} bias"), &[outputs]);
     Linear {

@@ -8,7 +8,8 @@ use super::{
     tensor::{Tensor, for_format},
 };
 
-/// The rows of `x` with those of `own` virtual tokens before each of the `sequences`, which count both: `first`, or zeros.
+/// The rows of `x` with those of `own` virtual tokens before each of the `sequences`, which count both: `first`, or
+/// zeros.
 pub(super) fn before(x: &Tensor, own: usize, first: Option<&Tensor>, sequences: &Sequences) -> Result<Tensor> {
     let cols = x.cols();
     if !x.has_kernels() {
@@ -38,7 +39,7 @@ pub(super) fn before(x: &Tensor, own: usize, first: Option<&Tensor>, sequences: 
     })
 }
 
-/// The same by candle's ops.
+/// The rows of `x` with the rows `first` before each of the `sequences`, by candle's ops.
 pub(super) fn before_plain(x: &Candle, first: &Candle, sequences: &Sequences) -> Result<Tensor> {
     let own = first.dim(0)?;
     let mut parts = Vec::with_capacity(2 * sequences.count());

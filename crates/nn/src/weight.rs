@@ -24,7 +24,7 @@ pub enum Weight {
         /// The format that values are rounded to for products (bitsandbytes' `bnb_4bit_compute_dtype`).
         products: DType,
     },
-    /// The same in another device's memory.
+    /// Frozen, in 4 or 8 bits, in another device's memory.
     OnDevice {
         /// The codes and their scales.
         matrix: OnDevice,
@@ -122,7 +122,8 @@ impl Weight {
         Candle::cat(&parts.collect::<Result<Vec<_>>>()?, 1)
     }
 
-    /// Rows in float32: a view if they are stored so. Quantised ones are rounded to the format of their products on the way.
+    /// Rows in float32: a view if they are stored so. Quantised ones are rounded to the format of their products on the
+    /// way.
     pub(super) fn rows_f32(&self, rows: Range<usize>) -> Result<Candle> {
         let values = self.stored_rows_f32(rows)?;
         match self {

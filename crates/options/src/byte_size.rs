@@ -10,7 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A number of bytes: `2GiB`, `512MiB` (powers of 1024), `1.5GB` (powers of 1000), or bytes without a unit.
 ///
-/// A part of a byte is left out: 2.6GiB is not a whole number of them. A size is shown with the largest binary unit that divides it, so that equal sizes have equal texts.
+/// A part of a byte is left out: 2.6GiB is not a whole number of them. A size is shown with the largest binary unit
+/// that divides it, so that equal sizes have equal texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub u64);
 

@@ -10,7 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::ByteSize;
 
-/// The blocks that run their forward pass again in the backward pass: `none`, `full`, or a map with one key that chooses them.
+/// The blocks that run their forward pass again in the backward pass: `none`, `full`, or a map with one key that
+/// chooses them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Checkpointing {
     /// No block.

@@ -289,8 +289,8 @@ pub enum Upcast {
     None,
     /// All that are not quantised, as in PEFT's `prepare_model_for_kbit_training`.
     Peft,
-    /// The same, after which TRL's `SFTTrainer` casts the embeddings and the head to bfloat16 (`peft_module_casting_to_bf16`),
-    /// with int4 and autocast to bfloat16. TRL 0.7.5 to 0.25.
+    /// All that are not quantised. TRL's `SFTTrainer` then casts the embeddings and the head to bfloat16
+    /// (`peft_module_casting_to_bf16`), with int4 and autocast to bfloat16. TRL 0.7.5 to 0.25.
     Trl,
 }
 

@@ -103,8 +103,8 @@ impl DataFile {
         })
     }
 
-    /// The data whose forgetting is measured, if there is some: files of any columns, with the same format and chat template,
-    /// or another split of the same.
+    /// The data whose forgetting is measured, if there is some: files of any columns, with the same format and chat
+    /// template, or another split of the same.
     pub fn forgetting(&self) -> Option<Self> {
         let file = match (&self.forgetting_path, &self.forgetting_split) {
             (None, None) => return None,

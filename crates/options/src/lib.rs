@@ -1,4 +1,5 @@
-//! The vocabulary of a configuration: every choice of names, each declared once, for the spec, the trainer and the plans.
+//! The vocabulary of a configuration: every choice of names, each declared once, for the spec, the trainer and the
+//! plans.
 
 mod adapter;
 mod allocator_backend;

@@ -31,7 +31,8 @@ pub struct ModelOptions {
     pub bnb_4bit_use_double_quant: bool,
     /// Number format of int4's products, and of what it leaves unquantised.
     pub bnb_4bit_compute_dtype: Dtype,
-    /// The least magnitude of an activation that int8's products leave out (LLM.int8()); `None` quantises weights alone.
+    /// The least magnitude of an activation that int8's products leave out (LLM.int8()); `None` quantises weights
+    /// alone.
     pub llm_int8_threshold: Option<f32>,
     /// The weights that are cast to float32 before training.
     pub upcast: Upcast,
@@ -74,8 +75,8 @@ impl ModelOptions {
         }
     }
 
-    /// True if the weight `part` of the module called `module` is trained. A classifier's head, which adapters always train
-    /// whole, is not meant, nor a bias that is trained because its layer has an adapter.
+    /// True if the weight `part` of the module called `module` is trained. A classifier's head, which adapters always
+    /// train whole, is not meant, nor a bias that is trained because its layer has an adapter.
     pub fn trains(&self, module: &impl Display, part: &str) -> bool {
         if let Some(adapter) = &self.adapter {
             return part == "bias" && adapter.bias() == Bias::All || adapter.saves_whole(&module.to_string());

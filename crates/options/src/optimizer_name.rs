@@ -9,8 +9,8 @@ use super::Stack;
 /// Elements of the least parameter with 8-bit states (bitsandbytes' `min_8bit_size`).
 const MIN_8BIT_SIZE: usize = 4096;
 
-/// True if an optimizer of 8 bits has states of 8 bits for a parameter of so many elements, and not of 32. An embedding has
-/// none where transformers' Trainer makes the optimizer: it registers each `nn.Embedding` with bitsandbytes.
+/// True if an optimizer of 8 bits has states of 8 bits for a parameter of so many elements, and not of 32. An embedding
+/// has none where transformers' Trainer makes the optimizer: it registers each `nn.Embedding` with bitsandbytes.
 pub const fn has_8bit_states(elements: usize, is_embedding: bool) -> bool {
     elements >= MIN_8BIT_SIZE && !is_embedding
 }
@@ -218,12 +218,14 @@ impl Optimizer {
         self.facts().rule
     }
 
-    /// Numbers that its state has for each trained weight: 2 for Adam's moments. 0 if it has none, or factors of matrices.
+    /// Numbers that its state has for each trained weight: 2 for Adam's moments. 0 if it has none, or factors of
+    /// matrices.
     pub fn state_numbers(self) -> u32 {
         self.facts().state.numbers
     }
 
-    /// Bits of its state for a trained weight of `weight_bits`, without the scales of 8-bit blocks (0.125 bits a number).
+    /// Bits of its state for a trained weight of `weight_bits`, without the scales of 8-bit blocks (0.125 bits a
+    /// number).
     pub fn state_bits(self, weight_bits: u32) -> u32 {
         self.state_numbers() * self.facts().state.bits.unwrap_or(weight_bits)
     }

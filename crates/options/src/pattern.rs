@@ -55,13 +55,13 @@ impl NamePattern {
         }
     }
 
-    /// True if it matches the module called `name`, such as `model.layers.0.self_attn.q_proj`. A search that gives up has
-    /// found nothing; a model's names are tried with [`Self::search`] before.
+    /// True if it matches the module called `name`, such as `model.layers.0.self_attn.q_proj`. A search that gives up
+    /// has found nothing; a model's names are tried with [`Self::search`] before.
     pub fn matches(&self, name: &str) -> bool {
         self.search(name).unwrap_or(false)
     }
 
-    /// The same as [`Self::matches`].
+    /// True if it matches the module called `name`.
     ///
     /// # Errors
     /// If the search gives up, since it would take too many steps.

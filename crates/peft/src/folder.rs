@@ -19,10 +19,9 @@ pub const CONFIG_FILE: &str = "adapter_config.json";
 /// The weights' file.
 pub const WEIGHTS_FILE: &str = "adapter_model.safetensors";
 
-/// Writes an adapter into a folder, and creates the folder. The tensors' names decide the configuration's target modules:
-/// the last parts of the names, or the names in full where a pattern chose them. PEFT would apply the pattern to modules
-/// of every kind.
-/// Returns the bytes of the weights' file.
+/// Writes an adapter into a folder, and creates the folder. The tensors' names decide the configuration's target
+/// modules: the last parts of the names, or the names in full where a pattern chose them. PEFT would apply the pattern
+/// to modules of every kind. Returns the bytes of the weights' file.
 ///
 /// # Errors
 /// If a file cannot be written, or a tensor does not fit the configuration.

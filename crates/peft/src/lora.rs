@@ -21,7 +21,8 @@ pub struct LoraConfig {
     /// The product is scaled by `lora_alpha / √r`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub use_rslora: bool,
-    /// The start values of the factors. PEFT takes those of PiSSA and OLoRA out of the weight again when it loads the adapter.
+    /// The start values of the factors. PEFT takes those of PiSSA and OLoRA out of the weight again when it loads the
+    /// adapter.
     pub init_lora_weights: Init,
     /// Other ranks of some modules.
     #[serde(skip_serializing_if = "Patterns::is_empty")]

@@ -36,8 +36,8 @@ pub fn check_options(dir: &Path, options: &AdapterOptions) -> Result<(), Adapter
     }
 }
 
-/// Checks that the norms that LayerNorm tuning trains by a configuration, a file or a folder with one, are `norms`, by the ends
-/// of their names.
+/// Checks that the norms that LayerNorm tuning trains by a configuration, a file or a folder with one, are `norms`, by
+/// the ends of their names.
 ///
 /// # Errors
 /// If it cannot be read, or names others.
@@ -65,7 +65,8 @@ fn agree(theirs: &AdapterOptions, ours: &AdapterOptions) -> Result<(), FieldErro
     Ok(())
 }
 
-/// The fields that decide what an adapter's tensors are and compute, but for those that its tensors show. The method is first.
+/// The fields that decide what an adapter's tensors are and compute, but for those that its tensors show. The method is
+/// first.
 fn fields(options: &AdapterOptions) -> Vec<(&'static str, String)> {
     let mut fields = vec![("peft_type", options.method.adapter().name().to_owned())];
     fields.extend(match &options.method {

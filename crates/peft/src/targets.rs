@@ -15,8 +15,8 @@ pub enum Targets {
 }
 
 impl Targets {
-    /// True if last components of names would be those of other modules, too. PEFT would apply a pattern to modules of every
-    /// kind.
+    /// True if last components of names would be those of other modules, too. PEFT would apply a pattern to modules of
+    /// every kind.
     pub(super) fn are_single(&self) -> bool {
         match self {
             Self::Names(names) => names.iter().any(|name| name.contains('.')),

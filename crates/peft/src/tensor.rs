@@ -28,8 +28,8 @@ pub struct AdapterTensor {
     /// The module's name in Hugging Face's model with the tensor's, such as
     /// `model.layers.0.self_attn.q_proj.lora_A.weight`.
     pub name: String,
-    /// A: `[rank, input features]`; B: `[output features, rank]`; magnitudes: `[output features]`; a saved module has its own
-    /// shape.
+    /// A: `[rank, input features]`; B: `[output features, rank]`; magnitudes: `[output features]`; a saved module has
+    /// its own shape.
     pub shape: Vec<usize>,
     /// Elements, row-major.
     pub values: Vec<f32>,

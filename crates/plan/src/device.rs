@@ -13,9 +13,9 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// Replays a trace without limit or, if it then needs more than the budget, within the budget: an allocator that finds the
-    /// device full returns its cache and tries again. What does not fit is given without limit. Also the peaks of what is
-    /// held after other `loads` of the model; none for those that do not fit.
+    /// Replays a trace without limit or, if it then needs more than the budget, within the budget: an allocator that
+    /// finds the device full returns its cache and tries again. What does not fit is given without limit. Also the
+    /// peaks of what is held after other `loads` of the model; none for those that do not fit.
     pub(super) fn replay(&self, trace: &Trace, loads: &[Trace]) -> (Reserved, Vec<u64>) {
         let peaks = |device| caching_allocator::reserved_peaks(loads, trace, &self.settings, device);
         // Most plans need no other device.

@@ -52,7 +52,8 @@ fn named(by_category: &ByCategory) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// The same with the difference to `allocated`: blocks of PyTorch's allocator are larger than the requests.
+/// The bytes of tensors by category, with the difference to `allocated`: blocks of PyTorch's allocator are larger than
+/// the requests.
 pub(super) fn with_rounding(by_category: &ByCategory, allocated: u64) -> BTreeMap<String, u64> {
     let mut named = named(by_category);
     let requested: u64 = named.values().sum();

@@ -104,8 +104,8 @@ impl Inputs {
         .map(Some)
     }
 
-    /// The size of the file with all weights in the format of those that are trained, which training without adapters saves. PyTorch's stack splits it into shards if it is
-    /// large, which adds some kB.
+    /// The size of the file with all weights in the format of those that are trained, which training without adapters
+    /// saves. PyTorch's stack splits it into shards if it is large, which adds some kB.
     pub(super) fn checkpoint_file_bytes(&self, cell: &Cell, config: &ModelConfig) -> Option<u64> {
         let saves_quantised = cell.stack == Stack::Torch && cell.dtype.is_quantised();
         if cell.rank > 0 || saves_quantised {

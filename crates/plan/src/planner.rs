@@ -27,8 +27,9 @@ use super::torch_configuration::torch_configuration;
 /// PyTorch's allocator rounds sizes up to a multiple of this, in bytes.
 const GPU_GRANULARITY: u64 = 512;
 
-/// Bytes that the trainer's process holds beside its tensors: the program, its libraries, and what its threads pack operands
-/// into. Read off runs of many sizes (`docs/accuracy.md`). How well its allocator uses its pages is not followed.
+/// Bytes that the trainer's process holds beside its tensors: the program, its libraries, and what its threads pack
+/// operands into. Read off runs of many sizes (`docs/accuracy.md`). How well its allocator uses its pages is not
+/// followed.
 const PROCESS: u64 = 25 << 20;
 
 /// Plans the cells of a spec.
@@ -92,7 +93,8 @@ impl Planner {
         Ok(allocated.allocated_peak_bytes + context.map_or(0, |context| context.bytes))
     }
 
-    /// Bytes that `cell` needs, without the range that they may be in. [`PAST_HOST`](records::prediction::PAST_HOST) if the host's memory is not enough.
+    /// Bytes that `cell` needs, without the range that they may be in. [`PAST_HOST`](records::prediction::PAST_HOST) if
+    /// the host's memory is not enough.
     ///
     /// # Errors
     /// Those of [`Self::predict`].
@@ -104,8 +106,8 @@ impl Planner {
         Ok(prediction.needed_within_host())
     }
 
-    /// Bytes that `cell` needs in a few of its steps: seldom more than in all, and quicker than [`Self::needed`]. `None` if its
-    /// plan has no more steps than that.
+    /// Bytes that `cell` needs in a few of its steps: seldom more than in all, and quicker than [`Self::needed`].
+    /// `None` if its plan has no more steps than that.
     ///
     /// # Errors
     /// Those of [`Self::predict`].
@@ -284,7 +286,7 @@ impl Planner {
         )
     }
 
-    /// The same with their trace.
+    /// The steps of PyTorch's stack that decide the memory of training, with their trace.
     fn torch_trace(
         &self,
         cell: &Cell,

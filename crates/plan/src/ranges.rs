@@ -55,8 +55,8 @@ pub(super) struct OtherLengths {
     pub(super) reason: String,
 }
 
-/// Data of lengths that are not known: all samples as short as any may be, all as long, and as they are assumed but for the
-/// longest, which is as long as any may be. `None` if lengths are known.
+/// Data of lengths that are not known: all samples as short as any may be, all as long, and as they are assumed but for
+/// the longest, which is as long as any may be. `None` if lengths are known.
 pub(super) fn other_lengths(options: &DataOptions) -> Option<OtherLengths> {
     let Data::Synthetic(synthetic) = &options.data else {
         return None;

@@ -86,8 +86,8 @@ pub(super) fn torch_configuration(
     })
 }
 
-/// Checks that gradients come to the blocks. A reentrant checkpoint gives none to a block whose input wants none, which is so
-/// until something is trained before it.
+/// Checks that gradients come to the blocks. A reentrant checkpoint gives none to a block whose input wants none, which
+/// is so until something is trained before it.
 fn check_reentrant(cell: &Cell, model: &ModelConfig, transformers: &Transformers) -> Result<(), Mistake> {
     let is_reentrant = transformers.use_reentrant && !transformers.requires_input_grads;
     if cell.rank > 0 || !is_reentrant {

@@ -36,8 +36,8 @@ pub static NF4: Codebook4 = Codebook4::new(
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
 );
 
-/// FP4: a sign, two bits of exponent and one of significand, with a last step down to a 192nd. Codes 0 and 8 are both 0: 8 is
-/// given to what is above it.
+/// FP4: a sign, two bits of exponent and one of significand, with a last step down to a 192nd. Codes 0 and 8 are both
+/// 0: 8 is given to what is above it.
 pub static FP4: Codebook4 = {
     let positive = [0.0, 1.0 / 192.0, 2.0 / 3.0, 1.0, 1.0 / 3.0, 0.5, 1.0 / 6.0, 0.25];
     let mut values = [0.0; 16];

@@ -1,13 +1,14 @@
 //! bitsandbytes' dynamic 8-bit maps: the signed one is the codebook of the scales' second quantisation and of an
 //! optimizer's first moment, the unsigned one that of its second moment.
 //!
-//! The signed map has seven decades of positive values, their negatives, 0 and 1. Decade `i` (from 1e-6 to 1) cuts (0.1, 1)
-//! into `2^i` equal parts, whose midpoints are the values. The unsigned map has twice as many parts, and no negatives. See
-//! `bitsandbytes.functional.create_dynamic_map`, after Dettmers, "8-Bit Approximations for Parallelism in Deep Learning",
-//! arXiv:1511.04561. The values equal torch's in float32, bit for bit.
+//! The signed map has seven decades of positive values, their negatives, 0 and 1. Decade `i` (from 1e-6 to 1) cuts
+//! (0.1, 1) into `2^i` equal parts, whose midpoints are the values. The unsigned map has twice as many parts, and no
+//! negatives. See `bitsandbytes.functional.create_dynamic_map`, after Dettmers, "8-Bit Approximations for Parallelism
+//! in Deep Learning", arXiv:1511.04561. The values equal torch's in float32, bit for bit.
 //!
-//! A value has the nearest code, as with bitsandbytes' CUDA kernel. Its CPU library looks codes up in 65536 equal bins, so
-//! within 2^-16 of a bound it may take a neighbour. Near 0, where the map is finer than a bin, it may be a few codes off.
+//! A value has the nearest code, as with bitsandbytes' CUDA kernel. Its CPU library looks codes up in 65536 equal bins,
+//! so within 2^-16 of a bound it may take a neighbour. Near 0, where the map is finer than a bin, it may be a few codes
+//! off.
 
 use std::sync::LazyLock;
 

@@ -11,7 +11,7 @@ pub enum Format {
     Int4(Int4Format),
     /// int8 with a scale for each row, its absolute maximum / 127.
     Int8,
-    /// The same, for products as LLM.int8() computes them.
+    /// int8 with a scale for each row, for products as LLM.int8() computes them.
     LlmInt8 {
         /// The least magnitude of an activation whose column is not quantised; 0 quantises all.
         threshold: f32,

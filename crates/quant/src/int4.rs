@@ -1,5 +1,5 @@
-//! 4-bit codes as bitsandbytes stores them (Dettmers et al., "QLoRA", arXiv:2305.14314): blocks of consecutive elements,
-//! which may cross rows. An element is the value of its code times its block's absolute maximum.
+//! 4-bit codes as bitsandbytes stores them (Dettmers et al., "QLoRA", arXiv:2305.14314): blocks of consecutive
+//! elements, which may cross rows. An element is the value of its code times its block's absolute maximum.
 //!
 //! The reference is bitsandbytes 0.50 on the CPU, bit for bit:
 //! * It computes `x = w * (1 / max(absmax, 1e-38))`, but `w / absmax` in a short last block.
@@ -132,8 +132,8 @@ impl Int4 {
         );
     }
 
-    /// Writes the scales of the blocks from element `at` on: of [`RUN`] blocks, or of one if `at` is not its first element.
-    /// Returns the end of these blocks, at most `end`.
+    /// Writes the scales of the blocks from element `at` on: of [`RUN`] blocks, or of one if `at` is not its first
+    /// element. Returns the end of these blocks, at most `end`.
     #[inline(always)]
     fn scales_from(&self, at: usize, end: usize, scales: &mut [f32; RUN]) -> usize {
         // A power of two.

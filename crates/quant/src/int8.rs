@@ -1,8 +1,8 @@
 //! int8 by rows: an element is a code from -127 to 127 times its row's scale.
 //!
 //! Codes are those of bitsandbytes' `int8_vectorwise_quant` without outliers: `round(w * (1 / absmax * 127))`, ties to
-//! even. Only the storage is int8, and products are computed in the compute format, unless the matrix has a threshold for
-//! LLM.int8().
+//! even. Only the storage is int8, and products are computed in the compute format, unless the matrix has a threshold
+//! for LLM.int8().
 
 use kernels::Dispatch as _;
 use kernels::{

@@ -1,5 +1,5 @@
-//! What a cell leaves on disk: its prediction, a line for each step, and its record; the folders where they lie; and the
-//! events that a worker sends while it trains. `schema` describes them for other programs.
+//! What a cell leaves on disk: its prediction, a line for each step, and its record; the folders where they lie; and
+//! the events that a worker sends while it trains. `schema` describes them for other programs.
 
 mod event;
 pub mod prediction;

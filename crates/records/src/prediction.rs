@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The excess of PyTorch's blocks over the requested bytes. It stands among the categories, so that they add up to the peak.
+/// The excess of PyTorch's blocks over the requested bytes. It stands among the categories, so that they add up to the
+/// peak.
 pub const ROUNDING: &str = "rounding";
 
-/// The bytes that a cell needs on the device if it needs more of the host's memory than `host_memory` gives: no budget holds
-/// them.
+/// The bytes that a cell needs on the device if it needs more of the host's memory than `host_memory` gives: no budget
+/// holds them.
 pub const PAST_HOST: u64 = u64::MAX;
 
 /// A cell's predicted figures, under the names of the measured ones. A figure that cannot be predicted is absent.
@@ -68,7 +69,7 @@ pub struct Prediction {
     /// Bytes that the allocator holds after the first planned step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_after_first_step_bytes: Option<u64>,
-    /// The same after the last planned step. More than after the first is growth.
+    /// Bytes that the allocator holds after the last planned step. More than after the first is growth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_after_last_step_bytes: Option<u64>,
     /// Optimizer steps of the plan: those that decide the peaks.

@@ -1,4 +1,5 @@
-//! Accuracy of predictions: published figures of several studies, each with its prediction, by what they say of the plan.
+//! Accuracy of predictions: published figures of several studies, each with its prediction, by what they say of the
+//! plan.
 
 use std::path::PathBuf;
 
@@ -240,7 +241,8 @@ impl Accuracy {
         Ok(accuracy)
     }
 
-    /// The Markdown page: each section with its errors by study and figure and its worst rows; the studies and the sources.
+    /// The Markdown page: each section with its errors by study and figure and its worst rows; the studies and the
+    /// sources.
     ///
     /// # Errors
     /// A mistake in the template.
@@ -289,8 +291,8 @@ fn error(figure: &ComparedFigure) -> Option<f64> {
     (figure.published != 0.0).then(|| predicted / figure.published - 1.0)
 }
 
-/// The predicted range of a figure that is not known exactly. A process holds more than PyTorch's allocator does, so that its
-/// size is not in the range of what is reserved.
+/// The predicted range of a figure that is not known exactly. A process holds more than PyTorch's allocator does, so
+/// that its size is not in the range of what is reserved.
 fn range(figure: &ComparedFigure) -> Option<Range> {
     let columns = match (figure.column.as_str(), &figure.of) {
         ("allocated_peak_bytes", None) => ["predicted_allocated_low_bytes", "predicted_allocated_high_bytes"],

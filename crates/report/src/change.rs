@@ -14,8 +14,8 @@ pub(crate) enum Order {
     FromBase,
 }
 
-/// The axes that each group after the first one changes, and the order; `None` if the study is not of this kind. At least
-/// two axes change, and no cumulative change takes an earlier one back.
+/// The axes that each group after the first one changes, and the order; `None` if the study is not of this kind. At
+/// least two axes change, and no cumulative change takes an earlier one back.
 pub(crate) fn changes(groups: &[&Group]) -> Option<(Order, Vec<Vec<String>>)> {
     let [first, ..] = groups else {
         return None;

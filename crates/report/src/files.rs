@@ -53,7 +53,8 @@ pub fn prepare_output(output: &Path) -> Result<(), ReportError> {
     })
 }
 
-/// Writes the report: Markdown and its charts or, if `output` ends in `.html`, one page with the charts inside. A file that would not change is left alone. Returns the files that changed.
+/// Writes the report: Markdown and its charts or, if `output` ends in `.html`, one page with the charts inside. A file
+/// that would not change is left alone. Returns the files that changed.
 ///
 /// # Errors
 /// A file cannot be written, or the page cannot be made.

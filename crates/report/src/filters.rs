@@ -53,8 +53,8 @@ fn bytes(value: &Value, unit: Option<&str>) -> Result<String, Error> {
     written(value, |quantity| format::bytes_in(quantity, unit))
 }
 
-/// `{{ n | part_bytes("MiB") }}`: a part of a peak. Repeats that peak at different instants have it or have it not, so the
-/// lowest and the highest are shown then, and no mean.
+/// `{{ n | part_bytes("MiB") }}`: a part of a peak. Repeats that peak at different instants have it or have it not, so
+/// the lowest and the highest are shown then, and no mean.
 fn part_bytes(value: &Value, unit: &str) -> Result<String, Error> {
     let end = |name: &str| {
         value
@@ -109,8 +109,8 @@ fn text(value: &Value, escape: fn(&str) -> String) -> Result<String, Error> {
     Ok(escape(&value.to_string()))
 }
 
-/// Adds the filters, `chart(name)`, which is the file name of a chart, and `has_chart(name)`, which is false if there is
-/// nothing to draw. Each chart is its file name or the reason.
+/// Adds the filters, `chart(name)`, which is the file name of a chart, and `has_chart(name)`, which is false if there
+/// is nothing to draw. Each chart is its file name or the reason.
 pub(crate) fn add(env: &mut Environment<'_>, id_length: usize, charts: Arc<BTreeMap<String, Drawing>>) {
     env.add_filter("bytes", |value: &Value, unit: Option<&str>| bytes(value, unit));
     env.add_filter("part_bytes", |value: &Value, unit: &str| part_bytes(value, unit));

@@ -171,8 +171,8 @@ pub(crate) fn groups(entries: &[Entry], axes: &[String]) -> Vec<Group> {
         .collect()
 }
 
-/// For each seed, the groups with the repeat of that seed alone. A group that lacks the seed stays whole, and `ratio` and
-/// `pareto` stay those of the means. Empty if no group has repeats.
+/// For each seed, the groups with the repeat of that seed alone. A group that lacks the seed stays whole, and `ratio`
+/// and `pareto` stay those of the means. Empty if no group has repeats.
 pub(crate) fn repeats(groups: &[Group]) -> Vec<Vec<Group>> {
     if groups.iter().all(|group| group.cells.len() < 2) {
         return Vec::new();

@@ -9,8 +9,8 @@ use super::group::Group;
 
 /// The axes that name the groups of a chart.
 ///
-/// A value stands for itself, and the subtitle says its axis. An axis that some groups leave unset stands with its name,
-/// in the groups that set it.
+/// A value stands for itself, and the subtitle says its axis. An axis that some groups leave unset stands with its
+/// name, in the groups that set it.
 pub(crate) struct Labels<'a> {
     axes: Vec<(&'a String, IsOptional)>,
     /// True if the only axis that always has a value needs its name.
@@ -20,7 +20,8 @@ pub(crate) struct Labels<'a> {
 type IsOptional = bool;
 
 impl<'a> Labels<'a> {
-    /// Labels from the axes in which the groups differ. A failed group, which is not shown, may be the only different one.
+    /// Labels from the axes in which the groups differ. A failed group, which is not shown, may be the only different
+    /// one.
     pub(crate) fn new(shown: &[&Group], axes: impl IntoIterator<Item = &'a String>) -> Self {
         let differing = axes.into_iter().filter(|axis| distinct(shown, axis) > 1);
         let axes: Vec<(&String, IsOptional)> = differing.map(|axis| (axis, is_optional(shown, axis))).collect();

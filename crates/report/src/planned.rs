@@ -71,7 +71,8 @@ pub(crate) fn planned(cells: &[Entry]) -> Option<Planned> {
             Datum::Null => Datum::Text(format!("{since} or newer")),
             named => named.clone(),
         };
-        // Only quantised weights are those of bitsandbytes, and only its k-bit preparation tells releases of PEFT apart.
+        // Only quantised weights are those of bitsandbytes, and only its k-bit preparation tells releases of PEFT
+        // apart.
         let uses = |cell: &&&Entry| match name {
             "bitsandbytes" => matches!(cell.text("dtype"), Some("int4" | "int8")),
             "peft" => cell.text("upcast") != Some("none"),

@@ -1,5 +1,5 @@
-//! The way from a step's profile to a whole training: cells that come nearer to it one cause at a time, and the bytes that
-//! each cause changes. All rows add up to the byte.
+//! The way from a step's profile to a whole training: cells that come nearer to it one cause at a time, and the bytes
+//! that each cause changes. All rows add up to the byte.
 
 use results::columns::{category_column, profile_column};
 use serde::Serialize;

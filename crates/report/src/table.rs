@@ -4,9 +4,9 @@ use base::text::format::ABSENT;
 
 use super::markdown::{cells, delimiter};
 
-/// A Markdown table with only those columns in which its rows differ, and a line with the values of the others. The first
-/// `names` columns name a row, the last one links it; if no column between differs, the line replaces the table. Text
-/// that is not a table stays as it is.
+/// A Markdown table with only those columns in which its rows differ, and a line with the values of the others. The
+/// first `names` columns name a row, the last one links it; if no column between differs, the line replaces the table.
+/// Text that is not a table stays as it is.
 pub(crate) fn varying(markdown: &str, names: usize) -> String {
     let lines: Vec<&str> = markdown
         .lines()

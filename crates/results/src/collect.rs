@@ -49,8 +49,8 @@ pub enum Unreadable {
     Cell(String),
 }
 
-/// Reads the records of a study's cells, in the order of the cells. With `all`, the records of cells that are no longer in
-/// the study follow, in the order of their ids.
+/// Reads the records of a study's cells, in the order of the cells. With `all`, the records of cells that are no longer
+/// in the study follow, in the order of their ids.
 ///
 /// # Errors
 /// The folder cannot be listed.

@@ -65,8 +65,9 @@ impl Request {
     }
 }
 
-/// Fetches what the cells that are due need, and has the study know it. Of the others only the commits are looked up, to
-/// say which have moved. Returns remarks for the user. A study without names of the hub asks nothing and reads no settings.
+/// Fetches what the cells that are due need, and has the study know it. Of the others only the commits are looked up,
+/// to say which have moved. Returns remarks for the user. A study without names of the hub asks nothing and reads no
+/// settings.
 ///
 /// # Errors
 /// The first name that leads to nothing, with the reason.

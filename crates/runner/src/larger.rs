@@ -2,8 +2,8 @@
 
 use cell::Cell;
 
-/// True if `cell` differs from `other` in its micro-batch, its longest sample and its rank alone, and is at least as large in
-/// each: memory only grows with them.
+/// True if `cell` differs from `other` in its micro-batch, its longest sample and its rank alone, and is at least as
+/// large in each: memory only grows with them.
 pub(super) fn is_at_least_as_large(cell: &Cell, other: &Cell) -> bool {
     // Of longer samples fewer go into a limited micro-batch.
     if cell.max_tokens_per_batch.is_some() {

@@ -1,5 +1,6 @@
-//! Runs a study: one cell after another, each in a process of its own. A crash, a kill or an out-of-memory is an outcome
-//! and does not end the run. The results on disk are complete at any moment: a run can be killed and started again.
+//! Runs a study: one cell after another, each in a process of its own. A crash, a kill or an out-of-memory is an
+//! outcome and does not end the run. The results on disk are complete at any moment: a run can be killed and started
+//! again.
 
 mod attempt;
 mod error;

@@ -25,8 +25,8 @@ pub(super) struct Attempt<'a> {
     pub(super) provenance: Provenance,
 }
 
-/// Concludes an attempt with a record on disk. Returns `None` if a signal stopped the worker before it wrote one: the next
-/// run tries the cell again.
+/// Concludes an attempt with a record on disk. Returns `None` if a signal stopped the worker before it wrote one: the
+/// next run tries the cell again.
 pub(super) fn conclude(attempt: Attempt, exit: &Exit) -> Result<Option<Record>, StoreError> {
     // An unreadable record is a leftover of a worker that was killed while it wrote.
     if let Ok(Some(record)) = read_record(attempt.dir)

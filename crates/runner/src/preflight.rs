@@ -57,7 +57,8 @@ pub(super) enum Reason {
 }
 
 impl PreflightError {
-    /// `value` of `key`, which `planned` has in this study. A reason that begins with another key is placed at that one.
+    /// `value` of `key`, which `planned` has in this study. A reason that begins with another key is placed at that
+    /// one.
     pub(super) fn new(
         study: &Study,
         study_cell: &StudyCell,
@@ -87,8 +88,8 @@ impl PreflightError {
     }
 }
 
-/// Checks the models and data of all cells, each once, without reading weights or texts, and that the worker's machine has
-/// their devices, allocators and instruction sets. Skips cells that are not due, or planned and not run.
+/// Checks the models and data of all cells, each once, without reading weights or texts, and that the worker's machine
+/// has their devices, allocators and instruction sets. Skips cells that are not due, or planned and not run.
 ///
 /// # Errors
 /// The first value that is missing, damaged, or not for the worker's build or machine.
@@ -235,7 +236,8 @@ mod tests {
         }
     }
 
-    /// The error of a spec with these defaults and this sweep in `folder`, without the folder and the cell's id; empty if there is none.
+    /// The error of a spec with these defaults and this sweep in `folder`, without the folder and the cell's id; empty
+    /// if there is none.
     fn checked(folder: &Path, defaults: &str, sweep: &str) -> String {
         let text = format!("name: x\ndefaults: {{{defaults}}}\n{sweep}\n");
         let study = spec::parse(&folder.join("x.yaml"), &text, &Overrides::default()).unwrap();

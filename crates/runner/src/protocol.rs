@@ -85,12 +85,12 @@ impl Arguments {
 
 /// glibc's own settings.
 const TUNABLES: &str = "GLIBC_TUNABLES";
-/// Huge pages for the heap, if the system gives them to programs that ask (the GNU C Library's manual, "Memory Allocation
-/// Tunables"). It works from glibc 2.35 on; earlier releases ignore it.
+/// Huge pages for the heap, if the system gives them to programs that ask (the GNU C Library's manual, "Memory
+/// Allocation Tunables"). It works from glibc 2.35 on; earlier releases ignore it.
 const HUGE_PAGES: &str = "glibc.malloc.hugetlb=1";
 
-/// The variables in the environment of the cell's worker, which libraries read before its main function; `None` for one that
-/// is taken out. How many threads one for each core makes is for the worker to say.
+/// The variables in the environment of the cell's worker, which libraries read before its main function; `None` for one
+/// that is taken out. How many threads one for each core makes is for the worker to say.
 pub fn variables(cell: &Cell) -> Vec<(&'static str, Option<String>)> {
     let threads = cell.threads.map(|threads| threads.to_string());
     let mut variables = vec![

@@ -12,8 +12,8 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 static COMMIT: OnceLock<&str> = OnceLock::new();
 
-/// Names the commit of this build, once, with `-dirty` if files had changed. The program holds it and not this library, so
-/// that a commit does not build the library again.
+/// Names the commit of this build, once, with `-dirty` if files had changed. The program holds it and not this library,
+/// so that a commit does not build the library again.
 pub fn built_from(commit: &'static str) {
     COMMIT.get_or_init(|| commit);
 }
@@ -23,8 +23,9 @@ pub fn git_commit() -> Option<&'static str> {
     COMMIT.get().copied()
 }
 
-/// The provenance of an attempt at `cell`, as the run knows it: what only the worker can know is left open. `adapter_config_sha256` is that of the file that its
-/// adapter's keys came from; `environment` gives a variable's value in the worker.
+/// The provenance of an attempt at `cell`, as the run knows it: what only the worker can know is left open.
+/// `adapter_config_sha256` is that of the file that its adapter's keys came from; `environment` gives a variable's
+/// value in the worker.
 pub fn provenance(
     cell: &Cell,
     roots: &Roots,

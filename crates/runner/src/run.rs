@@ -28,8 +28,9 @@ use super::summary::{Finished, Summary};
 use super::task::{Cached, Task};
 use super::trials;
 
-/// Runs the cells that have no result in the study's folder. Only one run at a time may write into a folder. Values that
-/// the spec leaves open are found first, and cells that follow others on a ladder are added: `study` is then what ran.
+/// Runs the cells that have no result in the study's folder. Only one run at a time may write into a folder. Values
+/// that the spec leaves open are found first, and cells that follow others on a ladder are added: `study` is then what
+/// ran.
 ///
 /// # Errors
 /// If the folder cannot be used or a result cannot be written. Results of cells that finished before stay.

@@ -25,8 +25,8 @@ use super::task::{Cached, Overview, Task};
 pub struct Schedule {
     /// The run in numbers.
     pub overview: Overview,
-    /// The cells to train in the study's order, one round for each repeat. A slow spell of the machine then falls on all
-    /// cells, and the repeats of one show it.
+    /// The cells to train in the study's order, one round for each repeat. A slow spell of the machine then falls on
+    /// all cells, and the repeats of one show it.
     pub tasks: Vec<Task>,
     /// The results to keep.
     pub kept: Vec<Cached>,
@@ -107,8 +107,8 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
     })
 }
 
-/// The ids of the cells whose models and data a run needs: those that it trains or plans, and those whose values or rungs
-/// it has yet to find.
+/// The ids of the cells whose models and data a run needs: those that it trains or plans, and those whose values or
+/// rungs it has yet to find.
 ///
 /// # Errors
 /// If the folder cannot be read.

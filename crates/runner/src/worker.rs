@@ -130,8 +130,8 @@ impl Worker {
         }
     }
 
-    /// Runs one cell to its end. A signal to the run, or the timeout, stops the child: SIGTERM to its process group, and
-    /// SIGKILL if that is not enough.
+    /// Runs one cell to its end. A signal to the run, or the timeout, stops the child: SIGTERM to its process group,
+    /// and SIGKILL if that is not enough.
     pub(super) fn run(
         &self,
         launch: &Launch,

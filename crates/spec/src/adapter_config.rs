@@ -1,5 +1,5 @@
-//! The key `adapter_config`: PEFT's `adapter_config.json` in place of the keys that it stands for. The tree of a cell gets them
-//! before it is typed, each with its place in the file.
+//! The key `adapter_config`: PEFT's `adapter_config.json` in place of the keys that it stands for. The tree of a cell
+//! gets them before it is typed, each with its place in the file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -104,8 +104,8 @@ impl AdapterConfigs {
         read.map(|(name, file)| (name.clone(), file.sha256.clone())).collect()
     }
 
-    /// Puts the keys that a cell's file stands for into the cell's tree. Returns what does not suit the file, where the cell keeps
-    /// its own keys.
+    /// Puts the keys that a cell's file stands for into the cell's tree. Returns what does not suit the file, where the
+    /// cell keeps its own keys.
     ///
     /// # Errors
     /// The file's own mistake, which leaves the cell's keys open.

@@ -10,8 +10,8 @@ use yaml::place::{Sources, floor_boundary};
 /// More reports than this tell the user no more.
 const MOST_SHOWN: usize = 20;
 
-/// The mistakes in the user's input, ordered by place. `Display` is a full report: each mistake with file, line, column,
-/// text and help; and their number, if there are several.
+/// The mistakes in the user's input, ordered by place. `Display` is a full report: each mistake with file, line,
+/// column, text and help; and their number, if there are several.
 #[derive(Debug)]
 pub struct SpecError {
     /// At least one.
@@ -106,8 +106,8 @@ impl fmt::Display for SpecError {
 
 impl std::error::Error for SpecError {}
 
-/// The labels by snippet: those of one source together, in the order in which the sources first appear. Labels far apart
-/// in one long line have snippets of their own, as a snippet shows only a part of such a line.
+/// The labels by snippet: those of one source together, in the order in which the sources first appear. Labels far
+/// apart in one long line have snippets of their own, as a snippet shows only a part of such a line.
 fn by_snippet<'l>(labels: &'l [Label], sources: &Sources) -> Vec<Vec<&'l Label>> {
     const FAR: u32 = 100;
     let apart = |a: &Label, b: &Label| {

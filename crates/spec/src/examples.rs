@@ -16,8 +16,8 @@ pub type ShippedFile = (&'static str, &'static str);
 
 static FILES: OnceLock<Vec<ShippedFile>> = OnceLock::new();
 
-/// Names the shipped files, once. The program holds them and not this library, so that an edit of a study does not build
-/// the library again.
+/// Names the shipped files, once. The program holds them and not this library, so that an edit of a study does not
+/// build the library again.
 pub fn ship(mut files: Vec<ShippedFile>) {
     files.sort_unstable();
     FILES.get_or_init(|| files);
@@ -112,7 +112,8 @@ impl Example {
         files
     }
 
-    /// The shipped files that the spec names, or whose folder it names: path in `experiments/`, path from the spec, and text.
+    /// The shipped files that the spec names, or whose folder it names: path in `experiments/`, path from the spec, and
+    /// text.
     fn beside(&self) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
         let folder = self.path.strip_suffix(file_name(self.path)).unwrap_or_default();
         let named: BTreeSet<&str> = self.text.lines().flat_map(paths).collect();

@@ -27,7 +27,7 @@ pub enum Expected {
 /// support the claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expect {
-    /// The same on every stack.
+    /// One verdict for all stacks.
     Everywhere(Expected),
     /// By stack.
     ByStack(IndexMap<Stack, Expected>),

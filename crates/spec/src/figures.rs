@@ -21,8 +21,8 @@ struct Row {
     value: String,
 }
 
-/// The figures of the spec: an entry with `values` becomes one for each row of its file. `folder` is the spec's. A file without
-/// a number for these cells is noted.
+/// The figures of the spec: an entry with `values` becomes one for each row of its file. `folder` is the spec's. A file
+/// without a number for these cells is noted.
 pub(crate) fn read_values(
     published: Vec<Published>,
     folder: &Path,
@@ -54,8 +54,8 @@ pub(crate) fn read_values(
     figures
 }
 
-/// A figure for each row. After an override the cells may be others, and rows without a cell are left out. A cell with open
-/// values gets its id later.
+/// A figure for each row. After an override the cells may be others, and rows without a cell are left out. A cell with
+/// open values gets its id later.
 fn bind(
     entry: &Published,
     path: &Path,

@@ -111,8 +111,8 @@ impl<'e> Filter<'e> {
     }
 }
 
-/// An expression with numbers of bytes in the place of sizes in quotes, such as `'8MB'`, where they are compared with a key
-/// that is a size. Spaces keep the places of what follows, unless the number is longer.
+/// An expression with numbers of bytes in the place of sizes in quotes, such as `'8MB'`, where they are compared with a
+/// key that is a size. Spaces keep the places of what follows, unless the number is longer.
 fn with_bytes(text: &str) -> String {
     let tokens = tokens(text);
     let conditions = tokens.split_inclusive(|token| ["and", "or", "if", "else"].contains(token));

@@ -61,7 +61,7 @@ impl Invocation {
         self.command_of("run", &[])
     }
 
-    /// The same for another of the commands that take a spec, with more options.
+    /// The line for a shell of another command that takes a spec, with more options; empty if the spec is not known.
     pub fn command_of(&self, command: &str, options: &[String]) -> String {
         if self.spec.is_empty() && self.names.is_empty() {
             return String::new();

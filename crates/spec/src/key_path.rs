@@ -7,8 +7,8 @@ pub(crate) fn nearest_node<'n>(tree: &'n Node, key: &str) -> Option<&'n Node> {
     tree.get(&nearest_path(tree, key)?)
 }
 
-/// The segments that lead to the node of a key, or else to that of the innermost key around it. A name in a map may have
-/// dots and brackets of its own.
+/// The segments that lead to the node of a key, or else to that of the innermost key around it. A name in a map may
+/// have dots and brackets of its own.
 pub(crate) fn nearest_path<'k>(tree: &Node, key: &'k str) -> Option<Vec<&'k str>> {
     // The longest name that the tree has.
     let ends = key.char_indices().filter(|(_, letter)| matches!(letter, '.' | '['));

@@ -1,7 +1,7 @@
 //! The layers of a spec: built-in defaults, below the file, below `EXPCTL_` variables, below `--set`.
 //!
-//! A layer that sets a key replaces what the key had, maps included; a dotted key reaches inside a map. Nothing is typed
-//! before all layers lie, so that every value knows its text and its place.
+//! A layer that sets a key replaces what the key had, maps included; a dotted key reaches inside a map. Nothing is
+//! typed before all layers lie, so that every value knows its text and its place.
 
 use std::path::Path;
 

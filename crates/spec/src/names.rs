@@ -44,7 +44,8 @@ pub struct Names {
 pub enum Start {
     /// QLoRA as people run it on a single GPU: 4 bits, every block checkpointed, one sample at once.
     Frugal,
-    /// LoRA in which nothing is saved yet, for a search that does: 16 bits, no checkpointing, the effective batch at once.
+    /// LoRA in which nothing is saved yet, for a search that does: 16 bits, no checkpointing, the effective batch at
+    /// once.
     Roomy,
 }
 
@@ -101,8 +102,8 @@ impl Names {
         })
     }
 
-    /// The keys of the cell that its names decide, and those that are common practice on one GPU. With `is_other_dtype`, an
-    /// override decides on the number format.
+    /// The keys of the cell that its names decide, and those that are common practice on one GPU. With
+    /// `is_other_dtype`, an override decides on the number format.
     fn defaults(&self, is_other_dtype: bool) -> Value {
         let config = self.config().ok();
         let task = match config.as_ref().is_some_and(|config| config.family.is_encoder()) {

@@ -27,7 +27,8 @@ pub enum Rung {
     HalveBatch,
     /// The fewest checkpointed blocks with which the cell fits by prediction, else all.
     Checkpoint,
-    /// The tensors that wait in the host's memory: the least traffic with which the cell fits by prediction, else the most.
+    /// The tensors that wait in the host's memory: the least traffic with which the cell fits by prediction, else the
+    /// most.
     Offload,
     /// Half the longest sample, again down to 32 tokens: it truncates the samples.
     Shorten,

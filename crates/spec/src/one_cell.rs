@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::study::Study;
 
 impl Study {
-    /// The text of a spec in `folder` with this cell alone. Relative paths in it lead where they led from this study's spec.
+    /// The text of a spec in `folder` with this cell alone. Relative paths in it lead where they led from this study's
+    /// spec.
     pub fn spec_of(&self, cell: &Cell, description: &str, folder: &Path) -> String {
         let cell = match folder == self.directory {
             true => cell.clone(),

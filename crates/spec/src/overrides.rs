@@ -31,7 +31,8 @@ impl Overrides {
         }
     }
 
-    /// Adds the options of a search: `KEY` or `KEY=VALUE,...` for each key that may change, and lists of keys that stay.
+    /// Adds the options of a search: `KEY` or `KEY=VALUE,...` for each key that may change, and lists of keys that
+    /// stay.
     #[must_use]
     pub fn with_search(self, vary: Vec<String>, keep: Vec<String>) -> Self {
         Self { vary, keep, ..self }

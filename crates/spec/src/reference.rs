@@ -61,8 +61,8 @@ impl<'s> Page<'s> {
         self.keys(schema, prefix, required);
     }
 
-    /// The keys of each form of `schema`, which may have forms itself. A map with several forms is known by its keys, so none
-    /// of them is required of it.
+    /// The keys of each form of `schema`, which may have forms itself. A map with several forms is known by its keys,
+    /// so none of them is required of it.
     fn forms(&mut self, schema: &Value, prefix: &str) {
         let forms: Vec<&Value> = alternatives(schema).filter(|form| form["type"] != "null").collect();
         for form in &forms {

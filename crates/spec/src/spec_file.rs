@@ -33,8 +33,8 @@ pub struct SpecFile {
 }
 
 impl SpecFile {
-    /// The spec of a model and data by name, and of `key=value` settings. The same ones in another order give the same text.
-    /// Without `output` the file is `NAME.yaml`, after the study.
+    /// The spec of a model and data by name, and of `key=value` settings. The same ones in another order give the same
+    /// text. Without `output` the file is `NAME.yaml`, after the study.
     ///
     /// # Errors
     /// Everything that is wrong with the names or the settings; the user's mistakes, so exit code 2.

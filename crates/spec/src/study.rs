@@ -256,8 +256,8 @@ impl Study {
         Roots::new(&self.directory).with_snapshots(self.snapshots.clone())
     }
 
-    /// Where the value that a cell has for a key was written, such as `/home/me/x.yaml:3:10` or `--set rank=8`; the spec's file
-    /// if the key was left out.
+    /// Where the value that a cell has for a key was written, such as `/home/me/x.yaml:3:10` or `--set rank=8`; the
+    /// spec's file if the key was left out.
     pub fn place_of(&self, study_cell: &StudyCell, key: &str) -> String {
         let file = (!self.file.is_empty()).then(|| self.directory.join(&self.file).display().to_string());
         self.written.place(study_cell.asked(), key, file.as_deref())

@@ -107,7 +107,8 @@ impl LineageKeys {
 }
 
 impl Study {
-    /// The text of `study.yaml` in `folder`; paths in it are relative to that folder, so that both can be moved together.
+    /// The text of `study.yaml` in `folder`; paths in it are relative to that folder, so that both can be moved
+    /// together.
     ///
     /// # Errors
     /// The current directory cannot be found.
@@ -149,8 +150,8 @@ impl Study {
         Self::from_yaml(&path.display().to_string(), &text, folder)
     }
 
-    /// The name of the study in `folder`, read from a `study.yaml` of any version. `None` if there is no such file, or it
-    /// has no name that can be read.
+    /// The name of the study in `folder`, read from a `study.yaml` of any version. `None` if there is no such file, or
+    /// it has no name that can be read.
     pub fn name_in(folder: &Path) -> Option<String> {
         let text = read_text(&folder.join(STUDY_FILE), LARGEST).ok()?;
         let source = Sources::default().add(STUDY_FILE, &text);

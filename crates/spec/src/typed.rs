@@ -1,5 +1,5 @@
-//! Typed values out of a tree. A name that there is not gets the help that a spec has for it: where the key has moved, and
-//! what other programs call it.
+//! Typed values out of a tree. A name that there is not gets the help that a spec has for it: where the key has moved,
+//! and what other programs call it.
 
 use base::text::{Mistake, either};
 use cell::keys;

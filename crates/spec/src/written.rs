@@ -47,8 +47,8 @@ impl Written {
         }
     }
 
-    /// Where the value that `cell` has for `key` was written: `line:column` behind the name of the spec's file, or an override.
-    /// The file alone if the key was left out, and the command line if there is no file.
+    /// Where the value that `cell` has for `key` was written: `line:column` behind the name of the spec's file, or an
+    /// override. The file alone if the key was left out, and the command line if there is no file.
     pub(super) fn place(&self, cell: &Cell, key: &str, file: Option<&str>) -> String {
         let is_part = |name: &str| lies_in(key, name) || lies_in(name, key);
         let is_its = |swept: &&Swept| is_part(&swept.name) && cell.value(&swept.name) == swept.value;

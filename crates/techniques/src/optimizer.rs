@@ -1,4 +1,4 @@
-//! The same optimizer with states of fewer bits, or in managed memory.
+//! `optim`: optimizers of one update rule, with states of fewer bits, or in managed memory.
 
 use cell::Cell;
 use options::Optimizer;

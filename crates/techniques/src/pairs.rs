@@ -55,8 +55,8 @@ fn model() -> ModelConfig {
     preset.expect("a preset")
 }
 
-/// Valid cells in which techniques have something left to save: a plain one, and those that techniques of other formats and
-/// adapters need.
+/// Valid cells in which techniques have something left to save: a plain one, and those that techniques of other formats
+/// and adapters need.
 fn starts() -> Vec<Cell> {
     let plain = json!({
         "model": MODEL,

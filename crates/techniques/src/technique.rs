@@ -99,7 +99,8 @@ impl Technique {
         steps
     }
 
-    /// The given value and these, which are of the type of the technique's key. A value that the key cannot have is left out.
+    /// The given value and these, which are of the type of the technique's key. A value that the key cannot have is
+    /// left out.
     pub fn steps_to(&self, values: &[Value], cell: &Cell, model: &ModelConfig) -> Vec<Step> {
         let cells = values.iter().filter_map(|value| cell.with(self.key, value));
         self.priced(cell, model, cells.collect())

@@ -1,8 +1,8 @@
 //! Adafactor, as transformers has it (`Adafactor.step` in `optimization.py`) and its Trainer calls it: without a first
 //! moment, without relative steps. It computes in float32, whatever the format of the weights.
 //!
-//! The step goes over the parameters one after the other in Python, so what it names for one parameter lives until the next
-//! one's is there.
+//! The step goes over the parameters one after the other in Python, so what it names for one parameter lives until the
+//! next one's is there.
 
 use super::dtype::Dtype;
 use super::tape::{Tape, Tensor};

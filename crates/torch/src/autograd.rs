@@ -1,7 +1,8 @@
 //! Autograd: what each operation saves, and the backward pass in PyTorch's order.
 //!
-//! Nodes run in the order opposite to that of their making (the engine takes the highest sequence number that is ready),
-//! gradients that meet at a node are added in its input buffer, and what a node saved is let go as soon as it is done.
+//! Nodes run in the order opposite to that of their making (the engine takes the highest sequence number that is
+//! ready), gradients that meet at a node are added in its input buffer, and what a node saved is let go as soon as it
+//! is done.
 
 mod engine;
 
@@ -89,8 +90,9 @@ impl Tape {
         leaf
     }
 
-    /// Lets the graph go, but for the leaves that are parameters: the first `parameters` ones. What is returned stays alive for as
-    /// long as a tensor that has this history: it holds the contexts of its nodes, and its leaves with their gradients.
+    /// Lets the graph go, but for the leaves that are parameters: the first `parameters` ones. What is returned stays
+    /// alive for as long as a tensor that has this history: it holds the contexts of its nodes, and its leaves with
+    /// their gradients.
     pub(super) fn clear_graph(&self, parameters: usize) -> Vec<Tensor<'_>> {
         let held = self.clear_graph_from(Extent {
             leaves: parameters,
@@ -102,7 +104,7 @@ impl Tape {
         held
     }
 
-    /// The same for what the graph has beyond `extent`.
+    /// Lets go of what the graph has beyond `extent`. What is returned stays alive, as of [`Self::clear_graph`].
     pub(super) fn clear_graph_from(&self, extent: Extent) -> Vec<Tensor<'_>> {
         let graph = &mut *self.graph.borrow_mut();
         for view in graph.saved.drain(extent.saved..).flatten() {
@@ -144,8 +146,8 @@ impl<'t> Recorder<'t> {
         }
     }
 
-    /// Keeps `tensor` with the node itself, as a Python function's context does: checkpointing does not see it. The nodes of a
-    /// recomputation go when it is over.
+    /// Keeps `tensor` with the node itself, as a Python function's context does: checkpointing does not see it. The
+    /// nodes of a recomputation go when it is over.
     pub(super) fn keep_unseen(&mut self, tensor: &Tensor<'t>) {
         if self.node.is_none() && !self.unrecorded {
             return;
@@ -203,7 +205,7 @@ impl<'t> Recorder<'t> {
         output
     }
 
-    /// The same for several outputs.
+    /// Gives several outputs their history.
     pub(super) fn finish_all<const N: usize>(self, outputs: [&mut Tensor<'t>; N]) {
         let edge = self.into_edge();
         for (number, output) in outputs.into_iter().enumerate() {

@@ -42,8 +42,8 @@ impl Tape {
         self.bytes(bytes, Category::Parameter)
     }
 
-    /// Quantises a weight that is on the GPU (`quantize_4bit` in `functional.py`), which releases it. `block` weights share a
-    /// scale.
+    /// Quantises a weight that is on the GPU (`quantize_4bit` in `functional.py`), which releases it. `block` weights
+    /// share a scale.
     pub(super) fn four_bit<'t>(
         &'t self,
         weight: Tensor<'t>,
@@ -80,7 +80,8 @@ impl Tape {
     }
 
     /// Quantises a weight that is on the GPU to 8 bits by rows, which releases it. `Bnb8bitQuantize.convert` in
-    /// `integrations/bitsandbytes.py` takes it to the CPU and back, where it is made float16, while the first is still there.
+    /// `integrations/bitsandbytes.py` takes it to the CPU and back, where it is made float16, while the first is still
+    /// there.
     pub(super) fn eight_bit<'t>(&'t self, weight: Tensor<'t>, finds_outliers: bool) -> EightBit<'t> {
         let source = weight.like(Dtype::Float16);
         let scales = self.parameter_bytes(u64::from(weight.dims()[0]) * 4);
@@ -119,7 +120,7 @@ impl<'t> FourBit<'t> {
         sizes.map(|bytes| tape.bytes(bytes, Category::Temporary)).collect()
     }
 
-    /// The same layer with another weight, which is quantised.
+    /// This layer with another weight, which is quantised.
     pub(super) fn quantised_again(&self, weight: Tensor<'t>) -> Self {
         let tape = weight.tape;
         tape.four_bit(weight, self.compute, self.blocks, self.release)
@@ -210,7 +211,7 @@ impl<'t> EightBit<'t> {
         weight
     }
 
-    /// The same layer with another weight, which is quantised.
+    /// This layer with another weight, which is quantised.
     pub(super) fn quantised_again(&self, weight: Tensor<'t>) -> Self {
         weight.tape.eight_bit(weight, self.finds_outliers)
     }

@@ -1,5 +1,5 @@
-//! Gradient checkpointing that is not reentrant: a block's forward pass keeps its inputs only and is run again when backward
-//! comes to it.
+//! Gradient checkpointing that is not reentrant: a block's forward pass keeps its inputs only and is run again when
+//! backward comes to it.
 //!
 //! The second run stops as soon as everything that the first one would have saved is there, and
 //! what it made is let go node by node.

@@ -28,8 +28,8 @@ pub struct MicroBatchShape {
     pub len: u32,
     /// True if a sample is shorter than `len`, so that the model gets a mask.
     pub padded: bool,
-    /// Samples that the only row has one after the other, apart from each other by their starts (TRL's padding-free batches);
-    /// 0 if each row is one text.
+    /// Samples that the only row has one after the other, apart from each other by their starts (TRL's padding-free
+    /// batches); 0 if each row is one text.
     pub apart: u32,
 }
 
@@ -92,7 +92,8 @@ pub struct Configuration {
     pub generation: Option<Generation>,
     /// The GPU, as far as libraries ask.
     pub capability: ComputeCapability,
-    /// The GPU's multiprocessors, among which kernels share out their work; `None` for those of a usual GPU of its capability.
+    /// The GPU's multiprocessors, among which kernels share out their work; `None` for those of a usual GPU of its
+    /// capability.
     pub multiprocessors: Option<u64>,
     /// The release of transformers.
     pub transformers: Transformers,
@@ -102,8 +103,8 @@ pub struct Configuration {
     pub bitsandbytes: Bitsandbytes,
     /// The release of PyTorch.
     pub pytorch: Pytorch,
-    /// Weights that stay as they are come to the GPU by `from_pretrained` with a `device_map`, and not by `model.to("cuda")`
-    /// after it.
+    /// Weights that stay as they are come to the GPU by `from_pretrained` with a `device_map`, and not by
+    /// `model.to("cuda")` after it.
     pub device_map: bool,
     /// Bytes of the GPU that are free before anything is loaded; `None` if no GPU is named.
     pub free_bytes: Option<u64>,

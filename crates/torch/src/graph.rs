@@ -36,7 +36,8 @@ pub(super) struct Saved {
 #[derive(Clone, Copy)]
 pub(super) enum Work<D> {
     Derivative(D),
-    /// The same of an operation that gives parts of its input: their gradients wait side by side until all are there.
+    /// The derivative of an operation that gives parts of its input: their gradients wait side by side until all are
+    /// there.
     Parts(D),
     /// The block of this frame is run again, and walked back through.
     Block(u32),

@@ -22,13 +22,13 @@ impl Dims {
         }
     }
 
-    /// The same but for the dimension `axis`.
+    /// These dimensions with another size of `axis`.
     pub(super) fn with(mut self, axis: usize, size: u32) -> Self {
         self.sizes[axis] = size;
         self
     }
 
-    /// The same but for the last dimension.
+    /// These dimensions with another size of the last one.
     pub(super) fn with_last(self, size: u32) -> Self {
         self.with(usize::from(self.rank) - 1, size)
     }
@@ -121,7 +121,7 @@ impl Layout {
         self
     }
 
-    /// The same elements under other dimensions; `None` if they would have to be copied.
+    /// A layout of these elements under other dimensions; `None` if they would have to be copied.
     pub(super) fn view(&self, dims: &[u32]) -> Option<Self> {
         if self.is_contiguous() {
             return Some(Self::contiguous(dims));
@@ -165,7 +165,7 @@ impl Layout {
         out
     }
 
-    /// The same elements `size` times in the dimension `axis`, which is 1.
+    /// A layout of these elements `size` times in the dimension `axis`, which is 1.
     pub(super) fn expand(mut self, axis: usize, size: u32) -> Self {
         self.dims = self.dims.with(axis, size);
         self.strides[axis] = 0;

@@ -1,9 +1,9 @@
 //! The memory of transformers, PEFT and bitsandbytes on a GPU, from shapes alone.
 //!
-//! No arithmetic is done and no formula is kept: the modelling code of each family runs on fake tensors, so that what is
-//! alive follows from who holds it, as in Python. [`tape`] counts the holders, [`autograd`] keeps what each
-//! operation saves and walks it backward in PyTorch's order, [`ops`] say what each operation allocates, [`models`] are the
-//! families, and [`peft`], [`bitsandbytes`], [`checkpoint`] and [`optimizer`] are what the names say.
+//! No arithmetic is done and no formula is kept: the modelling code of each family runs on fake tensors, so that what
+//! is alive follows from who holds it, as in Python. [`tape`] counts the holders, [`autograd`] keeps what each
+//! operation saves and walks it backward in PyTorch's order, [`ops`] say what each operation allocates, [`models`] are
+//! the families, and [`peft`], [`bitsandbytes`], [`checkpoint`] and [`optimizer`] are what the names say.
 
 mod adafactor;
 mod adapter_file;

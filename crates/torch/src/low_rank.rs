@@ -1,9 +1,9 @@
 //! Adam with low-rank state by randomised SVD, as a PyTorch program has it: rSVDAdam of
 //! <https://github.com/ASB1127/HPMLProj> (`rSVD/optimizer/rSVD_adam_optimizer.py`, commit ec7ccdb).
 //!
-//! A matrix of `m × n` keeps a projection of `m × r` and two moments of `r × n`; everything else keeps Adam's moments. The
-//! step goes over the parameters one after the other in Python, so what it names for one parameter lives until the next
-//! one's is there. The workspaces of cuSOLVER, which decomposes matrices as wide as the rank, are not counted.
+//! A matrix of `m × n` keeps a projection of `m × r` and two moments of `r × n`; everything else keeps Adam's moments.
+//! The step goes over the parameters one after the other in Python, so what it names for one parameter lives until the
+//! next one's is there. The workspaces of cuSOLVER, which decomposes matrices as wide as the rank, are not counted.
 
 use trace::Category;
 

@@ -34,7 +34,8 @@ enum Algorithm {
     Adafactor,
 }
 
-/// bitsandbytes' states of a parameter (`init_state` of `Optimizer1State` and `Optimizer2State` in `optim/optimizer.py`).
+/// bitsandbytes' states of a parameter (`init_state` of `Optimizer1State` and `Optimizer2State` in
+/// `optim/optimizer.py`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct States {
     /// Two moments, or Lion's momentum.
@@ -137,7 +138,7 @@ impl<'t> OptimizerState<'t> {
         }
     }
 
-    /// The same for parameters that a function steps together.
+    /// One step of parameters that a function steps together.
     fn step_together(&mut self, tape: &'t Tape, trainable: &[Tensor<'t>], is_first: bool) {
         if is_first && let Algorithm::Adamw(implementation) = self.algorithm {
             self.held.extend(tape.adamw_states(trainable, implementation));
@@ -204,8 +205,8 @@ impl Tape {
         states
     }
 
-    /// The states of each parameter; those of 8 bits have scales, and codes that all parameters share. What is paged is in
-    /// managed memory, which PyTorch's allocator does not have.
+    /// The states of each parameter; those of 8 bits have scales, and codes that all parameters share. What is paged is
+    /// in managed memory, which PyTorch's allocator does not have.
     fn bitsandbytes_states<'t>(&'t self, parameters: &Groups<'t>, of: States) -> Vec<Tensor<'t>> {
         let is_8bit = |parameter: &Tensor<'t>| {
             let is_registered = of.embeddings_32bit && parameters.is_embedding(parameter);
@@ -230,8 +231,8 @@ impl Tape {
         states
     }
 
-    /// `clip_grad_norm_`: the norm of each gradient, of all of them, and the gradients scaled in place. The sum of each chunk of a
-    /// gradient comes first (`foreach_tensor_norm_cuda` in `aten/src/ATen/native/cuda/ForeachReduceOp.cu`).
+    /// `clip_grad_norm_`: the norm of each gradient, of all of them, and the gradients scaled in place. The sum of each
+    /// chunk of a gradient comes first (`foreach_tensor_norm_cuda` in `aten/src/ATen/native/cuda/ForeachReduceOp.cu`).
     pub(super) fn clip_grad_norm(&self, gradients: &[u64]) {
         let number = || self.empty(&[], Dtype::Float32);
         let most_chunks = gradients.iter().map(|elements| elements.div_ceil(NORM_CHUNK)).max();
@@ -277,7 +278,7 @@ mod tests {
         bytes_of(configuration, dims, dtype, false)
     }
 
-    /// The same of a parameter that may be the table of an embedding.
+    /// The `bytes` of a parameter that may be the table of an embedding.
     fn bytes_of(configuration: &Configuration, dims: &[u32], dtype: Dtype, is_embedding: bool) -> [u64; 2] {
         let tape = Tape::new(configuration);
         let parameter = tape.empty_as(Layout::contiguous(dims), dtype, Category::Parameter);
@@ -367,8 +368,8 @@ mod tests {
         assert_eq!(peak(Optimizer::Adamw, Dtype::Bfloat16), 3 * half);
         assert_eq!(peak(Optimizer::AdamwHf, Dtype::Float32), 3 * float);
         assert_eq!(peak(Optimizer::AdamwTorchFused, Dtype::Float32), 2 * float + 4);
-        // The squares, and what blocks of threads share that add up their columns, 16 times 128 numbers for each; in 16 bits besides
-        // copies of gradient and weight. And the sums of rows and columns.
+        // The squares, and what blocks of threads share that add up their columns, 16 times 128 numbers for each; in 16
+        // bits besides copies of gradient and weight. And the sums of rows and columns.
         let sums = 2 * 4096 + 4;
         let during = float + 4 * 1024 * 16 * 128 + sums;
         assert!((during..during + 16384).contains(&peak(Optimizer::Adafactor, Dtype::Float32)));

@@ -14,14 +14,14 @@ pub struct PackedRow {
     pub tokens: usize,
 }
 
-/// Rows of at most `row` tokens by best fit decreasing: the longest sample first, each into the fullest row that has room for
-/// it. Longer samples are cut (`_pack_bfd` in `trl/data_utils.py` of TRL 1.16; `packing_strategy="bfd"`).
+/// Rows of at most `row` tokens by best fit decreasing: the longest sample first, each into the fullest row that has
+/// room for it. Longer samples are cut (`_pack_bfd` in `trl/data_utils.py` of TRL 1.16; `packing_strategy="bfd"`).
 pub fn best_fit_decreasing(lengths: &[usize], row: usize) -> Vec<PackedRow> {
     in_map_batches(lengths, |lengths| best_fit(lengths, row))
 }
 
-/// All tokens one after the other, cut every `row` tokens; the last row has what is left (`_pack_wrapped` in the same file;
-/// `packing_strategy="wrapped"`).
+/// All tokens one after the other, cut every `row` tokens; the last row has what is left (`_pack_wrapped` in the same
+/// file; `packing_strategy="wrapped"`).
 pub fn wrapped(lengths: &[usize], row: usize) -> Vec<PackedRow> {
     in_map_batches(lengths, |lengths| cut(lengths, row))
 }

@@ -1,8 +1,8 @@
 //! Reentrant checkpointing: `CheckpointFunction` in `torch/utils/checkpoint.py`.
 //!
-//! A block runs without a history, and one node stands for it. When backward comes to that, the block is run again to its end, on
-//! an input of its own and with its whole history, and walked back through at once. Its input, its output and the gradient that
-//! came stay until then.
+//! A block runs without a history, and one node stands for it. When backward comes to that, the block is run again to
+//! its end, on an input of its own and with its whole history, and walked back through at once. Its input, its output
+//! and the gradient that came stay until then.
 
 use super::frames::Recompute;
 use super::frames::{BLOCK_INPUTS, Frame};

@@ -7,8 +7,8 @@ use rand_mt::Mt;
 /// The order of `count` samples in an epoch, from 0: accelerate's `SeedableRandomSampler`, which the Trainer uses since
 /// transformers 4.38, seeds PyTorch's generator with `seed + epoch` and takes `torch.randperm(count)`.
 ///
-/// The permutation is `randperm_cpu` of `aten/src/ATen/native/TensorFactories.cpp` for fewer than 2^32 / 20 samples, with
-/// the generator of `aten/src/ATen/core/MT19937RNGEngine.h`, which heeds the lower half of a seed.
+/// The permutation is `randperm_cpu` of `aten/src/ATen/native/TensorFactories.cpp` for fewer than 2^32 / 20 samples,
+/// with the generator of `aten/src/ATen/core/MT19937RNGEngine.h`, which heeds the lower half of a seed.
 ///
 /// # Panics
 /// If `count` does not fit into 32 bits.
@@ -16,11 +16,12 @@ pub fn epoch_order(seed: u64, epoch: usize, count: usize) -> Vec<u32> {
     permutation(&mut Mt::new(seed.wrapping_add(epoch as u64) as u32), count)
 }
 
-/// The orders of samples, epoch after epoch, that `LengthGroupedSampler` draws and then sorts in groups: from PyTorch's global
-/// generator, which the Trainer seeds when it is made (`set_seed` in `Trainer.__init__`).
+/// The orders of samples, epoch after epoch, that `LengthGroupedSampler` draws and then sorts in groups: from PyTorch's
+/// global generator, which the Trainer seeds when it is made (`set_seed` in `Trainer.__init__`).
 ///
-/// Of that generator, on the CPU, an epoch takes the seed of the loader's workers (64 bits, `_BaseDataLoaderIter.__init__`)
-/// and the permutation. Dropout on a GPU has a generator of its own. An evaluation between epochs would take some as well.
+/// Of that generator, on the CPU, an epoch takes the seed of the loader's workers (64 bits,
+/// `_BaseDataLoaderIter.__init__`) and the permutation. Dropout on a GPU has a generator of its own. An evaluation
+/// between epochs would take some as well.
 #[derive(Debug)]
 pub struct GlobalOrders(Mt);
 
@@ -51,8 +52,8 @@ fn permutation(generator: &mut Mt, count: usize) -> Vec<u32> {
     order
 }
 
-/// The micro-batches of an epoch's optimizer steps, as ranges of its order. A micro-batch has `batch_size` samples and a
-/// step `accumulation` micro-batches; the last ones of the epoch have what is left (`Trainer._run_epoch`).
+/// The micro-batches of an epoch's optimizer steps, as ranges of its order. A micro-batch has `batch_size` samples and
+/// a step `accumulation` micro-batches; the last ones of the epoch have what is left (`Trainer._run_epoch`).
 pub fn epoch_steps(
     count: usize,
     batch_size: usize,

@@ -143,13 +143,13 @@ impl<'t> Tensor<'t> {
         self.view.edge.is_some()
     }
 
-    /// The same storage without a history.
+    /// This tensor's storage without a history.
     pub(super) fn detach(mut self) -> Self {
         self.view.edge = Edge::NONE;
         self
     }
 
-    /// The same storage seen otherwise.
+    /// This tensor's storage seen otherwise.
     pub(super) fn with_layout(mut self, layout: Layout) -> Self {
         self.view.layout = layout;
         self.view.is_seen_otherwise = true;
@@ -187,8 +187,9 @@ impl Tape {
     pub(super) fn new(configuration: &Configuration) -> Self {
         Self {
             memory: RefCell::new(Memory {
-                // Far more than most need, which costs nothing untouched: glibc keeps what is freed for the next plan only
-                // once it saw a piece as large as this freed, and a plan whose pages fault again takes half as long again.
+                // Far more than most need, which costs nothing untouched: glibc keeps what is freed for the next plan
+                // only once it saw a piece as large as this freed, and a plan whose pages fault again takes half as
+                // long again.
                 trace: Trace::with_capacity(1 << 17),
                 storages: Vec::with_capacity(1 << 14),
             }),

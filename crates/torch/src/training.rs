@@ -36,8 +36,8 @@ pub fn trace(configuration: &Configuration, steps: &[&[MicroBatchShape]]) -> Tra
     trace_parts(configuration, &[steps.collect::<Vec<_>>()])
 }
 
-/// The same of a training of which some parts are left out: the outputs of a part's last micro-batch do not live on in the
-/// next part.
+/// Traces the memory of a training of which some parts are left out: the outputs of a part's last micro-batch do not
+/// live on in the next part.
 pub fn trace_parts<'m>(configuration: &Configuration, parts: &[impl AsRef<[Step<'m>]>]) -> Trace {
     let tape = Tape::new(configuration);
     run(&tape, configuration, parts)

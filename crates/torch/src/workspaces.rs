@@ -21,15 +21,15 @@ impl Tape {
         product
     }
 
-    /// A product is computed, whose result is there already. It has a workspace for its time, or the first of a thread makes
-    /// one that stays.
+    /// A product is computed, whose result is there already. It has a workspace for its time, or the first of a thread
+    /// makes one that stays.
     pub(super) fn use_cublas(&self) {
         self.use_workspace(&self.workspaces, self.workspace_bytes);
     }
 
-    /// The same for a product with a bias, which cuBLASLt computes with a workspace of its own (`gemm_and_bias` in
-    /// `aten/src/ATen/cuda/CUDABlas.cpp`, `getCUDABlasLtWorkspace` in `CublasHandlePool.cpp`). Releases whose workspaces stay
-    /// make that of cuBLAS as well.
+    /// A product with a bias is computed, whose result is there already. cuBLASLt has a workspace of its own for it
+    /// (`gemm_and_bias` in `aten/src/ATen/cuda/CUDABlas.cpp`, `getCUDABlasLtWorkspace` in `CublasHandlePool.cpp`).
+    /// Releases whose workspaces stay make that of cuBLAS as well.
     pub(super) fn use_cublas_lt(&self) {
         if self.pytorch.workspaces == Workspaces::Kept {
             self.use_cublas();

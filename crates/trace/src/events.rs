@@ -42,7 +42,7 @@ pub enum Occurrence {
     Once,
     /// They happened before, and leave the blocks that they find.
     Repeat,
-    /// The same as in the last repeat. In between no block is touched, but the allocator's cache may be returned.
+    /// They happen as in the last repeat. In between no block is touched, but the allocator's cache may be returned.
     SameRepeat,
 }
 
@@ -142,8 +142,8 @@ impl Trace {
         self.written.len()
     }
 
-    /// Repeats the events written at `range`. Blocks that they leave live are not made again, and they must not free blocks
-    /// made before them.
+    /// Repeats the events written at `range`. Blocks that they leave live are not made again, and they must not free
+    /// blocks made before them.
     pub fn repeat(&mut self, range: Range<usize>) {
         let between = self.rest..self.written.len();
         let last = self.sections.last().and_then(|order| order.repeats.as_ref());

@@ -23,8 +23,8 @@ pub struct DryRun {
     pub trainable_count: u64,
 }
 
-/// Loads the model that `config` describes and takes these optimizer steps on a CPU with this instruction set. The batches
-/// need no ids.
+/// Loads the model that `config` describes and takes these optimizer steps on a CPU with this instruction set. The
+/// batches need no ids.
 ///
 /// Assumes that no logit needs a second pass of the head, and that no gradient is zero.
 ///

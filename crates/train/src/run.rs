@@ -46,8 +46,8 @@ pub struct Outputs<'a> {
 /// Reports each step to `on_event`.
 ///
 /// # Errors
-/// If the model or the data cannot be read, the device is missing, a loss or gradient is not finite, or a file cannot be
-/// written.
+/// If the model or the data cannot be read, the device is missing, a loss or gradient is not finite, or a file cannot
+/// be written.
 pub fn run(
     options: &TrainOptions,
     roots: &Roots,
@@ -71,8 +71,8 @@ pub fn run(
     let load_seconds = load_start.elapsed().as_secs_f64();
     let load_peaks = LoadPeaks::now();
 
-    // The loss that training starts from. A new adapter starts as a zero update, so it is the base's; new virtual tokens do not,
-    // so they are left out.
+    // The loss that training starts from. A new adapter starts as a zero update, so it is the base's; new virtual
+    // tokens do not, so they are left out.
     let is_base = options.init_adapter.is_none();
     let before = forgetting_loss(options, &config, &dataset, &mut trainer, is_base, on_event)?;
     if before.is_some() {

@@ -16,7 +16,7 @@ enum Kept<S> {
     Saved(Box<S>),
     /// Its input only; the forward pass runs again (Chen et al. 2016, arXiv:1604.06174).
     Input(Tensor),
-    /// The same in the host's memory.
+    /// Its input only, in the host's memory.
     HostInput(HostInput),
 }
 
@@ -31,8 +31,9 @@ pub struct Keeping<'a> {
     pub gradients_on_host: bool,
 }
 
-/// Runs a micro-batch forward and backward. Adds the gradients of `scale · loss sum` to the trained parameters and returns
-/// the loss sum. Calls `on_checkpoint` between segments and while logits are held, which are good moments to sample memory.
+/// Runs a micro-batch forward and backward. Adds the gradients of `scale · loss sum` to the trained parameters and
+/// returns the loss sum. Calls `on_checkpoint` between segments and while logits are held, which are good moments to
+/// sample memory.
 pub fn forward_backward(
     model: &mut Model,
     batch: &MicroBatch,
@@ -53,8 +54,8 @@ pub fn evaluate(model: &mut Model, batch: &MicroBatch, pass: &Pass) -> Result<Ev
     })
 }
 
-/// The logits, float32: `[tokens, vocabulary]` of a decoder, `[batch, labels]` of an encoder. Training never holds the former
-/// whole; this is for comparing a small model with another program's.
+/// The logits, float32: `[tokens, vocabulary]` of a decoder, `[batch, labels]` of an encoder. Training never holds the
+/// former whole; this is for comparing a small model with another program's.
 pub fn logits(model: &mut Model, batch: &MicroBatch, pass: &Pass) -> Result<Tensor> {
     with_chain!(model, chain => {
         let x = chain.hidden_states(batch, pass)?;
@@ -150,8 +151,8 @@ trait Walk: Chain + Sized {
         Ok(loss)
     }
 
-    /// True if the first segment has something that is trained, and the first block that the backward pass comes to: the
-    /// lowest with something trained, or the number of blocks if only the head is.
+    /// True if the first segment has something that is trained, and the first block that the backward pass comes to:
+    /// the lowest with something trained, or the number of blocks if only the head is.
     fn lowest_trained(&mut self) -> (bool, usize) {
         fn is_trained(params: &[&mut Param]) -> bool {
             params.iter().any(|param| param.trainable)

@@ -7,8 +7,8 @@ use records::{Forgetting, LeftOut, Measured, Profile, Step};
 use super::memory_meter::LoopMemory;
 use super::trainer::Evaluation;
 
-/// Steps at the start of a run that speeds are not taken from. The first one maps pages and makes the optimizer's state;
-/// the second one still fills caches.
+/// Steps at the start of a run that speeds are not taken from. The first one maps pages and makes the optimizer's
+/// state; the second one still fills caches.
 const WARM_UP: usize = 2;
 
 /// What is known of a run apart from its steps.

@@ -66,8 +66,8 @@ impl Trainer {
         })
     }
 
-    /// Runs the micro-batches, clips the gradients and updates the weights. The gradients stay for the caller to read and
-    /// to release. `step` counts from 0; `on_checkpoint` is called between segments.
+    /// Runs the micro-batches, clips the gradients and updates the weights. The gradients stay for the caller to read
+    /// and to release. `step` counts from 0; `on_checkpoint` is called between segments.
     ///
     /// # Errors
     /// If the loss is not finite, or the gradients' norm where the loss is not scaled, and errors of candle.
@@ -185,7 +185,7 @@ impl Trainer {
         })
     }
 
-    /// The same without virtual tokens: with new ones, a model is not its base any more.
+    /// The mean loss and the accuracy without virtual tokens: with new ones, a model is not its base any more.
     ///
     /// # Errors
     /// Those of [`evaluate`](Self::evaluate).

@@ -8,9 +8,9 @@ use trace::Phase;
 
 use super::{TrainError, run};
 
-/// Takes the optimizer steps whose micro-batch is the largest of the training, and the passes of the same step once more,
-/// which find the optimizer's state in memory. A training that does not fit ends the process, as it would in a run. The
-/// token ids of large data lie in a temporary file in `folder`.
+/// Takes the optimizer steps whose micro-batch is the largest of the training, and the passes of the same step once
+/// more, which find the optimizer's state in memory. A training that does not fit ends the process, as it would in a
+/// run. The token ids of large data lie in a temporary file in `folder`.
 ///
 /// # Errors
 /// Those of [`run()`](super::run()).

@@ -24,8 +24,8 @@ impl Place {
         self.source == 0
     }
 
-    /// The place of some bytes of `text`, a scalar that was written here. `None` if the scalar does not stand here as it
-    /// reads, with or without quotes.
+    /// The place of some bytes of `text`, a scalar that was written here. `None` if the scalar does not stand here as
+    /// it reads, with or without quotes.
     pub fn part(self, text: &str, bytes: &Range<usize>) -> Option<Self> {
         if bytes.end > text.len() {
             return None;
@@ -68,8 +68,8 @@ impl Sources {
         &self.0[source as usize]
     }
 
-    /// The place of some bytes of `text`, a scalar that was written at `place`: with or without quotes, in one line or in
-    /// several that were folded. `None` if it was written with escapes.
+    /// The place of some bytes of `text`, a scalar that was written at `place`: with or without quotes, in one line or
+    /// in several that were folded. `None` if it was written with escapes.
     pub fn part(&self, place: Place, text: &str, bytes: &Range<usize>) -> Option<Place> {
         if bytes.end > text.len() {
             return None;

@@ -1,7 +1,7 @@
 //! The meaning of a scalar's text, once the key has said what it must be.
 //!
-//! Nothing is guessed: a number's key takes `1e-4` and not `"1e-4"`, a string's key takes `08` as it is written, and `no`
-//! is neither a string nor a truth value, since YAML 1.1 and 1.2 read it differently.
+//! Nothing is guessed: a number's key takes `1e-4` and not `"1e-4"`, a string's key takes `08` as it is written, and
+//! `no` is neither a string nor a truth value, since YAML 1.1 and 1.2 read it differently.
 
 use base::text::{Mistake, quoted};
 

@@ -1,5 +1,5 @@
-//! Gemma 2: transformers' `Gemma2ForCausalLM`. Outputs of layers have norms, scores and logits soft caps, and every second
-//! block a sliding window.
+//! Gemma 2: transformers' `Gemma2ForCausalLM`. Outputs of layers have norms, scores and logits soft caps, and every
+//! second block a sliding window.
 
 use options::Task;
 

@@ -37,8 +37,8 @@ impl From<usize> for Quantity {
 }
 
 impl Quantity {
-    /// Both numbers in another unit, with a fixed number of decimals: `412.3 ± 0.4`. A deviation of zero is left out, so
-    /// that it does not look rounded.
+    /// Both numbers in another unit, with a fixed number of decimals: `412.3 ± 0.4`. A deviation of zero is left out,
+    /// so that it does not look rounded.
     fn written(self, unit: f64, decimals: usize) -> String {
         let mean = grouped(self.mean / unit, decimals);
         match self.deviation.filter(|deviation| *deviation != 0.0) {

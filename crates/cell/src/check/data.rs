@@ -79,7 +79,8 @@ impl Cell {
         }
     }
 
-    /// Rows of whole samples, which TRL lays one after the other, are for an attention that keeps them apart without a mask.
+    /// Rows of whole samples, which TRL lays one after the other, are for an attention that keeps them apart without a
+    /// mask.
     pub(super) fn check_padding_free(&self, found: &mut Found) {
         let is_flat = self.packing && self.torch.packing_strategy == PackingStrategy::Bfd;
         if is_flat && self.attn_implementation != Attention::FlashAttention2 {
@@ -367,8 +368,8 @@ fn check_form(file: &DataFile) -> Checked {
     Ok(())
 }
 
-/// The key that names data besides those to train on, a path or a split, and the split if it is one of the same files; `None`
-/// without such data.
+/// The key that names data besides those to train on, a path or a split, and the split if it is one of the same files;
+/// `None` without such data.
 fn other_data<'f>(
     [of_path, of_split]: [&'static str; 2],
     path: Option<&Paths>,

@@ -1,4 +1,5 @@
-//! The keys that describe a software stack: those that our trainer supports, and those that a plan of PyTorch's stack does.
+//! The keys that describe a software stack: those that our trainer supports, and those that a plan of PyTorch's stack
+//! does.
 
 use arch::Preset;
 use base::text::{Mistake, either};

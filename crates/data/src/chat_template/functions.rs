@@ -16,8 +16,8 @@ pub(super) fn add(environment: &mut Environment) {
     environment.add_filter("tojson", tojson);
 }
 
-/// The date for templates that tell the model today's. It is the one that Llama's templates fall back on, and the same on
-/// every day, so that a cell trains on the same tokens whenever it runs.
+/// The date for templates that tell the model today's. It is the one that Llama's templates fall back on, and the same
+/// on every day, so that a cell trains on the same tokens whenever it runs.
 fn strftime_now(format: &str) -> Result<String, Error> {
     let date = NaiveDate::from_ymd_opt(2024, 7, 26).and_then(|date| date.and_hms_opt(0, 0, 0));
     let mut text = String::new();
@@ -30,7 +30,8 @@ fn strftime_now(format: &str) -> Result<String, Error> {
     }
 }
 
-/// Python's `json.dumps`, with its arguments `indent`, `separators`, `sort_keys` and `ensure_ascii`, which is false by default.
+/// Python's `json.dumps`, with its arguments `indent`, `separators`, `sort_keys` and `ensure_ascii`, which is false by
+/// default.
 fn tojson(value: Value, options: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = options.get("indent")?;
     let separators: Option<Vec<String>> = options.get("separators")?;

@@ -1,7 +1,7 @@
 //! `{% generation %}`, transformers' block around what the assistant says.
 //!
-//! minijinja has no blocks of one's own. The block becomes `{% filter generation %}`, which puts a mark before and behind its
-//! text; the marks are taken out of the whole text again.
+//! minijinja has no blocks of one's own. The block becomes `{% filter generation %}`, which puts a mark before and
+//! behind its text; the marks are taken out of the whole text again.
 
 use std::ops::Range;
 
@@ -42,7 +42,8 @@ pub(super) fn add(environment: &mut Environment) {
     environment.add_filter("generation", |text: String| format!("{}{text}{}", MARKS[0], MARKS[1]));
 }
 
-/// The template with its blocks as filters, on the same lines; true if it has some. Comments, outputs and raw text stay.
+/// The template with its blocks as filters, on the same lines; true if it has some. Comments, outputs and raw text
+/// stay.
 pub(super) fn as_filter(template: &str) -> (String, bool) {
     let mut result = String::with_capacity(template.len());
     let (mut rest, mut found, mut is_raw) = (template, false, false);

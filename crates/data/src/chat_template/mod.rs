@@ -1,4 +1,5 @@
-//! A checkpoint's chat template: Jinja that makes one text of a list of messages, as transformers' `apply_chat_template`.
+//! A checkpoint's chat template: Jinja that makes one text of a list of messages, as transformers'
+//! `apply_chat_template`.
 
 mod files;
 mod functions;

@@ -31,8 +31,8 @@ impl<E: Element> Destination<'_, E> {
         self.out.prefetch(rows, self.columns(0..self.shape.head_dim));
     }
 
-    /// Writes the rows from `first` on: `blocks[panel]` has them in its rows, and each is multiplied by its factor. Returns
-    /// whether all that was written of the blocks was finite.
+    /// Writes the rows from `first` on: `blocks[panel]` has them in its rows, and each is multiplied by its factor.
+    /// Returns whether all that was written of the blocks was finite.
     ///
     /// # Safety
     /// Nobody else has these rows.

@@ -141,8 +141,8 @@ fn items(shape: Shape) -> Vec<Item> {
     items
 }
 
-/// The running softmax of a block of queries: of the scaled scores so far the largest, and the sum of what they exceed it
-/// by, exponentiated.
+/// The running softmax of a block of queries: of the scaled scores so far the largest, and the sum of what they exceed
+/// it by, exponentiated.
 #[derive(Clone, Copy)]
 struct Running {
     max: [f32; TILE],
@@ -227,8 +227,8 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         pack_right(level, Operand::depth_first(&self.v), 0..head_dim, keys, out, row);
     }
 
-    /// Adds the values of some keys to the sums of a head's queries from `first` on, which are block `index` of the item's.
-    /// Writes their output after the last key. Returns true if its sums are finite.
+    /// Adds the values of some keys to the sums of a head's queries from `first` on, which are block `index` of the
+    /// item's. Writes their output after the last key. Returns true if its sums are finite.
     fn attend(&mut self, keys: Range<usize>, index: usize, head: usize, first: usize) -> bool {
         let level = self.session.level();
         let (first_seen, end) = (self.pattern.start(first), self.pattern.end(first));
@@ -302,8 +302,8 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         }
     }
 
-    /// Scores a head's queries from `first` on with the blocks `seen` of the packed keys, which begin at `start`. Returns their
-    /// maxima.
+    /// Scores a head's queries from `first` on with the blocks `seen` of the packed keys, which begin at `start`.
+    /// Returns their maxima.
     fn score(&mut self, head: usize, first: usize, start: usize, seen: Range<usize>) -> [f32; TILE] {
         let level = self.session.level();
         let SequenceShape { heads, head_dim, .. } = self.shape;
@@ -347,8 +347,8 @@ fn hide(scores: &mut Block, hidden: Hidden) {
     }
 }
 
-/// Takes the largest products of a round into the running softmax. Returns the round, and what the sums so far are to be
-/// multiplied by.
+/// Takes the largest products of a round into the running softmax. Returns the round, and what the sums so far are to
+/// be multiplied by.
 fn begin(
     level: InstructionSet,
     running: &mut Running,

@@ -9,8 +9,8 @@ use crate::{
     },
 };
 
-/// A block of a product whose weights are zero on one side of the diagonal, where what is multiplied by zero is not finite:
-/// only the other side counts.
+/// A block of a product whose weights are zero on one side of the diagonal, where what is multiplied by zero is not
+/// finite: only the other side counts.
 #[derive(Clone, Copy)]
 pub(super) struct Masked {
     pub(super) block: usize,

@@ -18,8 +18,8 @@ use crate::{
 
 /// A format of products, with what lies between them.
 pub trait Number: Multiply {
-    /// `out (+)= left · right` over some blocks of 32 places, how many comes third: the left ones `[32 rows][32 places]`
-    /// each, the right ones consecutive in a panel.
+    /// `out (+)= left · right` over some blocks of 32 places, how many comes third: the left ones
+    /// `[32 rows][32 places]` each, the right ones consecutive in a panel.
     fn multiply_blocks(
         session: &Session,
         factors: (&[Self], &[Self], usize),
@@ -38,7 +38,8 @@ pub trait Number: Multiply {
         weights::softmax_block(level, scores, round, out);
     }
 
-    /// From the scores of 32 keys (the rows) with 32 queries to weights and gradients, see `weights::softmax_block_backward`.
+    /// From the scores of 32 keys (the rows) with 32 queries to weights and gradients, see
+    /// `weights::softmax_block_backward`.
     fn softmax_block_backward(
         level: InstructionSet,
         scores: &Block,

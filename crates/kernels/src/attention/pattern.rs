@@ -39,8 +39,8 @@ impl Pattern<'_> {
         dropout: None,
     };
 
-    /// The place of a weight in its sequence's mask: the same however long the sequence is padded. Every one of the three is
-    /// less than 2^24, heads less than 2^16.
+    /// The place of a weight in its sequence's mask: the same however long the sequence is padded. Every one of the
+    /// three is less than 2^24, heads less than 2^16.
     #[inline(always)]
     pub fn index(head: usize, query: usize, key: usize) -> u64 {
         (head as u64) << 48 | (query as u64) << 24 | key as u64
@@ -174,7 +174,8 @@ pub enum Hidden {
     Later,
     /// Those from this place on.
     From(usize),
-    /// Those after the query, and those behind its window. The block of queries begins `ahead` positions after that of keys.
+    /// Those after the query, and those behind its window. The block of queries begins `ahead` positions after that of
+    /// keys.
     OutsideWindow {
         ahead: usize,
         window: usize,

@@ -1,7 +1,8 @@
 //! Some queries of a head with some keys, for the gradients of both.
 //!
-//! Blocks are transposed, 32 keys by 32 queries: the gradients of keys and values are sums over the queries, and so have the
-//! weights on their left as they come. They stay in the first-level cache, a block of keys with all queries of the round.
+//! Blocks are transposed, 32 keys by 32 queries: the gradients of keys and values are sums over the queries, and so
+//! have the weights on their left as they come. They stay in the first-level cache, a block of keys with all queries of
+//! the round.
 
 use std::ops::Range;
 
@@ -25,8 +26,8 @@ pub(super) const KEYS: usize = 512;
 /// A thread's memory, kept from call to call.
 #[derive(Default)]
 pub(super) struct Scratch {
-    /// Of the head of keys and values, packed on the left: rows of keys, rows of values, and the keys' columns in blocks
-    /// of 32 places.
+    /// Of the head of keys and values, packed on the left: rows of keys, rows of values, and the keys' columns in
+    /// blocks of 32 places.
     pub(super) k_rows: Buffer,
     pub(super) v_rows: Buffer,
     pub(super) k_columns: Buffer,
@@ -78,8 +79,8 @@ impl QueryBlock<'_> {
         P::multiply(self.session, rows, panel, depth, (TILE, TILE), out, false);
     }
 
-    /// Adds what the queries give to the gradients of some keys and values, and keeps the gradients of the scores. Calls
-    /// `between` for each pair of blocks.
+    /// Adds what the queries give to the gradients of some keys and values, and keeps the gradients of the scores.
+    /// Calls `between` for each pair of blocks.
     pub(super) fn take_keys<P: Number>(&self, keys: Range<usize>, scratch: &mut Scratch, mut between: impl FnMut()) {
         let (shape, blocks) = (self.shape, self.blocks());
         let (panels, len) = (shape.panels(), P::packed_len(shape.head_dim));

@@ -176,8 +176,8 @@ fn a_result_does_not_depend_on_the_number_of_threads() {
     }
 }
 
-/// What is no number at a position reaches neither the outputs of earlier positions nor the gradients that do not depend
-/// on it.
+/// What is no number at a position reaches neither the outputs of earlier positions nor the gradients that do not
+/// depend on it.
 #[test]
 fn later_positions_do_not_reach_earlier_ones() {
     fn check<E: Number + FromFormat<E>>() {

@@ -103,8 +103,8 @@ pub(super) fn add_products<P: Element>(level: InstructionSet, a: &[P], b: &[P], 
 }
 
 /// From scores and gradients of weights (rows are keys) to the weights `p = exp(scale · score - lse)`, as a left block
-/// (rows are keys, places queries), and the gradients of the scaled products, `p (d_weight - delta)` times the slope of a cap,
-/// as a left block and as a right one (places are keys).
+/// (rows are keys, places queries), and the gradients of the scaled products, `p (d_weight - delta)` times the slope of
+/// a cap, as a left block and as a right one (places are keys).
 pub(super) fn softmax_block_backward<P: Packed>(
     level: InstructionSet,
     scores: &Block,

@@ -96,9 +96,9 @@ impl Pass {
     }
 }
 
-/// Assembly of one shape: which of the four sums of 16 x 16 it computes. Right operands come from the second-level cache: the hint
-/// of `tileloaddt1` keeps them from taking the left operand's place in the first-level cache. Whole blocks ask for cache lines of
-/// the next rows on the left between the tile products.
+/// Assembly of one shape: which of the four sums of 16 x 16 it computes. Right operands come from the second-level
+/// cache: the hint of `tileloaddt1` keeps them from taking the left operand's place in the first-level cache. Whole
+/// blocks ask for cache lines of the next rows on the left between the tile products.
 macro_rules! shape {
     ($name:ident, $zero:expr, $load:expr, $step:expr, $store:expr) => {
         /// # Safety
@@ -199,8 +199,8 @@ shape!(
     "tilestored [{out} + 2 * {row}], tmm0\ntilestored [{out} + 2 * {row} + 2048], tmm2"
 );
 
-/// The sum of the products, or what the block holds and that sum: the quarters of the block that hold one of the first `rows`
-/// rows and `cols` columns. Sums stay in tiles from one product to the next.
+/// The sum of the products, or what the block holds and that sum: the quarters of the block that hold one of the first
+/// `rows` rows and `cols` columns. Sums stay in tiles from one product to the next.
 ///
 /// # Panics
 /// Where an operand is too small, or a right one is no panel.

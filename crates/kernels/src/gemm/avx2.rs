@@ -12,8 +12,8 @@ const COLS: usize = 16;
 /// Computes at least the first `rows` rows.
 ///
 /// # Safety
-/// The CPU has AVX2 and FMA; there are at most 32 rows. Each operand comes with the elements between its rows: the left one has 32
-/// rows of `depth` elements, the right one `depth` rows of 32.
+/// The CPU has AVX2 and FMA; there are at most 32 rows. Each operand comes with the elements between its rows: the left
+/// one has 32 rows of `depth` elements, the right one `depth` rows of 32.
 #[target_feature(enable = "avx2,fma")]
 pub(super) unsafe fn multiply(
     (left, left_row): (*const f32, usize),

@@ -15,8 +15,8 @@ const AHEAD: usize = 16;
 /// Computes at least the first `rows` rows and `cols` columns.
 ///
 /// # Safety
-/// The CPU has AVX-512; there are at most 32 rows. Each operand comes with the elements between its rows: the left one has 32
-/// rows of `depth` elements, the right one `depth` rows of 32.
+/// The CPU has AVX-512; there are at most 32 rows. Each operand comes with the elements between its rows: the left one
+/// has 32 rows of `depth` elements, the right one `depth` rows of 32.
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn multiply(
     left: (*const f32, usize),

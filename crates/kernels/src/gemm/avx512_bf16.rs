@@ -1,5 +1,5 @@
-//! AVX-512 with dot products of bfloat16 pairs: 8 rows of 32 columns at a time, or 16 rows of 16, in 16 vectors of sums; or,
-//! where both operands lie along the depth, 4 rows and 4 columns.
+//! AVX-512 with dot products of bfloat16 pairs: 8 rows of 32 columns at a time, or 16 rows of 16, in 16 vectors of
+//! sums; or, where both operands lie along the depth, 4 rows and 4 columns.
 
 use std::{arch::x86_64::*, mem::transmute};
 
@@ -97,8 +97,8 @@ pub(super) unsafe fn multiply(
 /// Computes at least the first `rows` rows, of 32 columns that lie in rows `stride` elements apart.
 ///
 /// # Safety
-/// The CPU has AVX-512 with bfloat16; 32 rows of the left operand have `depth` places, packed, and so many rows of 32 elements
-/// are there on the right; the depth is even.
+/// The CPU has AVX-512 with bfloat16; 32 rows of the left operand have `depth` places, packed, and so many rows of 32
+/// elements are there on the right; the depth is even.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub(super) unsafe fn multiply_rows(
     left: Strided,
@@ -126,8 +126,8 @@ unsafe fn groups<const ROWS: usize, const VECTORS: usize>(
     out: *mut f32,
     accumulate: bool,
 ) {
-    // SAFETY: every pointer stays within what the caller promises; the two vector types are both 64 bytes of which every
-    // pattern is a value.
+    // SAFETY: every pointer stays within what the caller promises; the two vector types are both 64 bytes of which
+    // every pattern is a value.
     unsafe {
         for group in (0..rows).step_by(ROWS) {
             let out = out.add(group * TILE);
@@ -150,9 +150,9 @@ unsafe fn groups<const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// Computes at least the first `rows` rows and `cols` columns, of columns that are packed as a left operand's rows. A vector
-/// has 16 sums of one element, which are added up in the end: nothing is broadcast. Asks for the next 32 rows of the left operand
-/// on the way, since there is little to compute for each.
+/// Computes at least the first `rows` rows and `cols` columns, of columns that are packed as a left operand's rows. A
+/// vector has 16 sums of one element, which are added up in the end: nothing is broadcast. Asks for the next 32 rows of
+/// the left operand on the way, since there is little to compute for each.
 ///
 /// # Safety
 /// The CPU has AVX-512 with bfloat16; 32 rows of the left operand have `steps` steps, and so has the right one's block.
@@ -166,8 +166,8 @@ pub(super) unsafe fn dots(
     accumulate: bool,
 ) {
     let out = out.0.as_mut_ptr();
-    // SAFETY: every pointer stays within what the caller promises, and within the block, whose edge is a multiple of 4; the two
-    // vector types are both 64 bytes of which every pattern is a value.
+    // SAFETY: every pointer stays within what the caller promises, and within the block, whose edge is a multiple of 4;
+    // the two vector types are both 64 bytes of which every pattern is a value.
     unsafe {
         let load = |values: *const bf16| transmute::<__m512i, __m512bh>(_mm512_loadu_si512(values.cast()));
         for row in (0..rows).step_by(DOTS) {

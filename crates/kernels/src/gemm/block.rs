@@ -48,7 +48,8 @@ impl Block {
     }
 }
 
-/// A combination of a block's sums: `row_scale · scale · sum + bias + residual`, rounded once. All but the sum may be missing.
+/// A combination of a block's sums: `row_scale · scale · sum + bias + residual`, rounded once. All but the sum may be
+/// missing.
 pub struct Combination<'a, E> {
     /// A factor for each row.
     pub row_scale: Option<&'a [f32; TILE]>,

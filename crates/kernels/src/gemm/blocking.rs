@@ -12,10 +12,11 @@ use super::{block::TILE, pack::Packed, scratch::Buffer};
 
 /// Packed right operands of a thread, in bytes: half of a server core's second-level cache.
 const RIGHT_BYTES: usize = 1 << 20;
-/// Columns that a thread takes at the least, where there are as many, although the depth is too large for all of it to fit.
+/// Columns that a thread takes at the least, where there are as many, although the depth is too large for all of it to
+/// fit.
 const WIDE: usize = 512;
-/// Places of the depth that are multiplied at a time, at most. A packed left block of bfloat16 has 40 KiB then, and stays in the
-/// first-level cache of a CPU with tiles. No sum depends on it.
+/// Places of the depth that are multiplied at a time, at most. A packed left block of bfloat16 has 40 KiB then, and
+/// stays in the first-level cache of a CPU with tiles. No sum depends on it.
 const CHUNK: usize = 640;
 /// Rows whose sums are held from one block of the depth to the next, if not all of it fits.
 const HELD_ROWS: usize = 2048;

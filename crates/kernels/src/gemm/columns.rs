@@ -73,7 +73,8 @@ impl<E: Element> Epilogue for ColumnDots<'_, E> {
                 }
             },
         );
-        // SAFETY: a product's blocks begin at multiples of their edge, so each has a row here; and the caller's promise.
+        // SAFETY: a product's blocks begin at multiples of their edge, so each has a row here; and the caller's
+        // promise.
         let out = unsafe { self.out.row(rows.start / TILE, cols.clone()) };
         out.copy_from_slice(&sums[..cols.len()]);
     }
@@ -144,7 +145,7 @@ mod tests {
             let want: Vec<f64> = (0..rows * cols).map(|at| want(at / cols, at % cols)).collect();
             assert_close(out, &want, 1e-4, &format!("left, {rows} x {depth} x {cols}"));
 
-            // The same matrix by columns: x is `[depth, rows]`.
+            // The matrix x by columns: it is `[depth, rows]`.
             let x = narrowed::<E>(&values(rows * depth, 1));
             let scaled = ScaledColumns::new(&x, &by_row);
             let term = Term::<P> {

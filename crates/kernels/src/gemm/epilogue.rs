@@ -123,7 +123,8 @@ impl<'a, E> Output<'a, E> {
     pub unsafe fn row(&self, row: usize, cols: Range<usize>) -> &mut [E] {
         let cols = self.first + cols.start..self.first + cols.end;
         assert!(row < self.rows && cols.end <= self.stride);
-        // SAFETY: the assertion keeps the part within the slice it was made of; the caller sees that parts are disjoint.
+        // SAFETY: the assertion keeps the part within the slice it was made of; the caller sees that parts are
+        // disjoint.
         unsafe { std::slice::from_raw_parts_mut(self.values.add(row * self.stride + cols.start), cols.len()) }
     }
 }

@@ -11,8 +11,8 @@ use crate::InstructionSet;
 
 /// Panels for which a left block is never worth packing.
 const FEW: usize = 4;
-/// Bytes: rows that lie a multiple of them apart share too few sets of the first-level cache for 32 of them to stay there. Vectors
-/// read a row at a time, and do not mind.
+/// Bytes: rows that lie a multiple of them apart share too few sets of the first-level cache for 32 of them to stay
+/// there. Vectors read a row at a time, and do not mind.
 const CROWDED: usize = 2048;
 
 /// 32 rows of a left operand: a packed block, or rows that lie in their matrix as the products can take them.
@@ -39,7 +39,8 @@ impl<'a, P: Packed> Left<'a, P> {
         }
     }
 
-    /// A block of a left operand where it lies, if the instruction set takes it from there to multiply it with so many panels.
+    /// A block of a left operand where it lies, if the instruction set takes it from there to multiply it with so many
+    /// panels.
     pub fn lent(
         level: InstructionSet,
         operand: Operand<'a, P>,
@@ -64,7 +65,7 @@ impl<'a, P: Packed> Left<'a, P> {
         })
     }
 
-    /// The same, but tiles ask for the four rows from `row` on, not for the block's first four.
+    /// This block, of which tiles ask for the four rows from `row` on, not for its first four.
     pub fn asking_for(self, row: usize) -> Self {
         Self { ahead: row, ..self }
     }

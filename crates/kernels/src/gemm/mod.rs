@@ -1,7 +1,7 @@
 //! Matrix products, the float32 sums of float32 or bfloat16 operands.
 //!
-//! [`product`] takes operands in the format they are stored in, packs them as it goes, and hands the blocks of the result
-//! to an [`Epilogue`]. Attention multiplies blocks itself.
+//! [`product`] takes operands in the format they are stored in, packs them as it goes, and hands the blocks of the
+//! result to an [`Epilogue`]. Attention multiplies blocks itself.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;

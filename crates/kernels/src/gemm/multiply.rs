@@ -22,8 +22,8 @@ pub trait Multiply: Packed + FromFormat<f32> + FromFormat<f16> + FromFormat<bf16
     /// Whether the instruction set multiplies [`Right::Columns`].
     fn takes_columns(level: InstructionSet) -> bool;
 
-    /// `out` becomes the sum of the products, of which there is one at least, or has it added where it is to `accumulate`; only as many rows and columns of
-    /// `out` as `shape` says need be right.
+    /// `out` becomes the sum of the products, of which there is one at least, or has it added where it is to
+    /// `accumulate`; only as many rows and columns of `out` as `shape` says need be right.
     ///
     /// On an AMX thread the tiles must be configured ([`Session`]).
     ///
@@ -66,7 +66,8 @@ impl Session {
     pub fn new(level: InstructionSet) -> Self {
         #[cfg(target_arch = "x86_64")]
         if level == InstructionSet::Amx {
-            // SAFETY: the level is only in use where the CPU has tiles and the system permits them, or where tests emulate them.
+            // SAFETY: the level is only in use where the CPU has tiles and the system permits them, or where tests
+            // emulate them.
             unsafe { amx::configure() };
         }
         Self {
@@ -139,7 +140,8 @@ fn multiply_pairs(
     left.check(TILE, steps);
     #[cfg(target_arch = "x86_64")]
     let strided = (left.values.as_ptr(), left.row, left.step);
-    // SAFETY of the calls: the session's level is one that the CPU has, and both operands have the elements of `steps` steps.
+    // SAFETY of the calls: the session's level is one that the CPU has, and both operands have the elements of `steps`
+    // steps.
     match (right, session.level) {
         #[cfg(target_arch = "x86_64")]
         (Right::Panel(right), InstructionSet::Avx512Bf16) => {

@@ -1,7 +1,7 @@
 //! Operands in the order in which a block's product reads them.
 //!
-//! A left block is 32 rows of the left operand, a right panel 32 columns of the right one; both are filled up with zeros.
-//! In bfloat16 a *step* is 32 places of the depth:
+//! A left block is 32 rows of the left operand, a right panel 32 columns of the right one; both are filled up with
+//! zeros. In bfloat16 a *step* is 32 places of the depth:
 //! * left `[step][32 rows][32 places]`, so that a tile of 16 rows is 1 KiB without gaps;
 //! * right `[step][2 tiles][16 pairs of places][16 columns][2 places]`, as `TDPBF16PS` and `VDPBF16PS` want pairs.
 //!
@@ -45,8 +45,8 @@ pub trait Packed: Number {
     /// Writes up to [`TILE`] places of a left block, from `place` (a multiple of it) on, each stored across the rows.
     fn put_left_places(level: InstructionSet, out: &mut [Self], place: usize, places: &[&[Self]], depth: usize);
 
-    /// Writes up to `COLUMNS` columns of a right panel, from `column` (a multiple of it) on, each stored along the depth.
-    /// What a column has not got stays as it is.
+    /// Writes up to `COLUMNS` columns of a right panel, from `column` (a multiple of it) on, each stored along the
+    /// depth. What a column has not got stays as it is.
     fn put_right_columns(level: InstructionSet, out: &mut [Self], column: usize, columns: &[&[Self]]);
 
     /// Writes consecutive places of a right panel, `place` (even) and the next, from rows stored across the depth; the
@@ -201,7 +201,8 @@ impl Packed for f32 {
     }
 }
 
-/// Packs rows `edge` (at most [`TILE`]) of a left operand, places `depth`, into a block of `P::packed_len(depth.len())`.
+/// Packs rows `edge` (at most [`TILE`]) of a left operand, places `depth`, into a block of
+/// `P::packed_len(depth.len())`.
 pub fn pack_left<P: Packed>(
     level: InstructionSet,
     operand: Operand<P>,
@@ -244,7 +245,8 @@ pub fn pack_left<P: Packed>(
     );
 }
 
-/// Packs columns `edge` of a right operand, places `depth`, into panels of `P::packed_len(depth.len())` one after another.
+/// Packs columns `edge` of a right operand, places `depth`, into panels of `P::packed_len(depth.len())` one after
+/// another.
 pub fn pack_right<P: Packed>(
     level: InstructionSet,
     operand: Operand<P>,

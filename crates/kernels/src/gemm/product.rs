@@ -1,11 +1,11 @@
 //! Matrix products on all threads.
 //!
 //! A thread takes some columns of the output (or, where there are few, some rows). It packs the right operands of these
-//! columns into its second-level cache, dequantising them on the way (unless few rows can take them as they lie), and then
-//! walks down the rows: a block of 32 rows of the left operand is packed into the first-level cache, unless it can be read
-//! where it lies, and multiplied with each panel. A thread that is done takes rows of those that are not, if all of the
-//! depth is packed at once. Every element of the output is summed over the depth in one order, independent of the number
-//! of threads.
+//! columns into its second-level cache, dequantising them on the way (unless few rows can take them as they lie), and
+//! then walks down the rows: a block of 32 rows of the left operand is packed into the first-level cache, unless it can
+//! be read where it lies, and multiplied with each panel. A thread that is done takes rows of those that are not, if
+//! all of the depth is packed at once. Every element of the output is summed over the depth in one order, independent
+//! of the number of threads.
 
 use std::{
     mem::take,
@@ -70,7 +70,8 @@ enum Layout<'a, P> {
 }
 
 impl<'a, P: Multiply> Layout<'a, P> {
-    /// Whether a panel of so many columns is packed along the depth. Its products ask for the next left rows themselves.
+    /// Whether a panel of so many columns is packed along the depth. Its products ask for the next left rows
+    /// themselves.
     fn is_columns(level: InstructionSet, cols: usize) -> bool {
         cols <= FEW_COLUMNS && P::takes_columns(level)
     }
@@ -108,7 +109,8 @@ pub fn product<P: Multiply>(rows: usize, segments: &[Segment<P>]) {
     gemm_grouped(rows, segments, 1);
 }
 
-/// [`product`] where each `grain` panels of 32 columns, counted from the first, are given to one thread for a block of rows.
+/// [`product`] where each `grain` panels of 32 columns, counted from the first, are given to one thread for a block of
+/// rows.
 ///
 /// # Panics
 /// As [`product`].
@@ -210,7 +212,8 @@ impl<P: Multiply> Worker<'_, P> {
         }
     }
 
-    /// Adds what block `at` of the depth gives to the sums of a block of rows, which begin at block `sums` of the scratch.
+    /// Adds what block `at` of the depth gives to the sums of a block of rows, which begin at block `sums` of the
+    /// scratch.
     fn multiply_stages(&mut self, part: &Part, at: usize, right: &Buffer, rows: Range<usize>, sums: usize) {
         let stages = &self.k_blocks[at].stages;
         let mut start = 0;
@@ -229,7 +232,8 @@ impl<P: Multiply> Worker<'_, P> {
         }
     }
 
-    /// Packs the right operands of a block of the depth: stage by stage, within it panel by panel, within it chunk by chunk.
+    /// Packs the right operands of a block of the depth: stage by stage, within it panel by panel, within it chunk by
+    /// chunk.
     fn pack_right(&mut self, part: &Part, k_block: &KBlock, out: &mut Buffer) {
         let all = &self.panels[part.panels.clone()];
         let lens = || k_block.stages.iter().map(|stage| stage_len::<P>(stage));
@@ -295,8 +299,8 @@ impl<P: Multiply> Worker<'_, P> {
             let mut factors = Vec::with_capacity(stage.len());
             for panel in panels_of_segment {
                 let sums = &mut blocks[if is_first && is_last { sums } else { sums + at }];
-                // The next block's rows are asked for beside the panels, some beside each. Tiles ask themselves, and leave stores
-                // time enough.
+                // The next block's rows are asked for beside the panels, some beside each. Tiles ask themselves, and
+                // leave stores time enough.
                 let next = |at: usize| (rows.end + TILE * at / panels.len()).min(part.rows.end);
                 let next = next(at)..next(at + 1);
                 if !P::uses_tiles(level) {
@@ -328,7 +332,8 @@ impl<P: Multiply> Worker<'_, P> {
                 let shape = (rows.len(), panel.cols.len());
                 P::multiply_all(&self.session, &factors, shape, sums, !is_first);
                 if is_last {
-                    // SAFETY: parts have no rows and panels in common, a block of rows is taken once, and no block is stored twice.
+                    // SAFETY: parts have no rows and panels in common, a block of rows is taken once, and no block is
+                    // stored twice.
                     unsafe { segment.epilogue.store(rows.clone(), panel.cols.clone(), sums) };
                 }
                 at += 1;

@@ -248,8 +248,8 @@ fn scales_biases_and_residuals_are_applied_where_there_are_any() {
     combinations_agree_with_a_plain_loop::<bf16>();
 }
 
-/// Terms of whole steps are summed as one product over their joined depth is, however many there are, and an empty one adds
-/// nothing.
+/// Terms of whole steps are summed as one product over their joined depth is, however many there are, and an empty one
+/// adds nothing.
 #[test]
 fn terms_are_summed_as_their_joined_depth_is() {
     at_each_level(|level| {

@@ -8,7 +8,8 @@ use super::{avx2, avx512};
 /// Writes `out[place * stride + column] = columns[column][place]`.
 ///
 /// # Panics
-/// Where the columns differ in length, there are more than `stride`, or `out` is too small; unless the first one is empty.
+/// Where the columns differ in length, there are more than `stride`, or `out` is too small; unless the first one is
+/// empty.
 #[inline(always)]
 pub(super) fn transpose(level: InstructionSet, columns: &[&[f32]], out: &mut [f32], stride: usize) {
     let places = columns.first().map_or(0, |column| column.len());

@@ -1,5 +1,5 @@
-//! With `p = exp(logit - base)` for any base, a row's loss is `ln Σ p + base - logit[next]`, and the gradient in the head's
-//! input is `Σ p W / Σ p - W[next]`. The base is the next token's own logit, which is known beforehand.
+//! With `p = exp(logit - base)` for any base, a row's loss is `ln Σ p + base - logit[next]`, and the gradient in the
+//! head's input is `Σ p W / Σ p - W[next]`. The base is the next token's own logit, which is known beforehand.
 
 use std::{
     cell::UnsafeCell,
@@ -45,8 +45,8 @@ pub struct Exponentials<'a, E> {
     is_too_high: AtomicBool,
 }
 
-// SAFETY: an element of the cells belongs to one row and one slot, and threads have no row and slot in common: a product
-// of grain `Exponentials::GRAIN` keeps a slot's columns of a row on one thread.
+// SAFETY: an element of the cells belongs to one row and one slot, and threads have no row and slot in common: a
+// product of grain `Exponentials::GRAIN` keeps a slot's columns of a row on one thread.
 unsafe impl<E: Send> Sync for Exponentials<'_, E> {}
 
 impl<'a, E: Element> Exponentials<'a, E> {
@@ -64,8 +64,8 @@ impl<'a, E: Element> Exponentials<'a, E> {
         }
     }
 
-    /// Adds the rows' sums to the totals, after the product. False where a logit lay too far above its base: then what was
-    /// written is of no use.
+    /// Adds the rows' sums to the totals, after the product. False where a logit lay too far above its base: then what
+    /// was written is of no use.
     pub fn finish(mut self, totals: &mut [f64]) -> bool {
         let rows = self.bases.len();
         for (at, sum) in self.sums.values_mut().iter_mut().enumerate() {
@@ -96,8 +96,8 @@ impl<E: Element> Epilogue for Exponentials<'_, E> {
     }
 }
 
-/// Writes `exp(logit - base)` of the first `cols` columns, times the cap's slope if there is a cap, and the rows' sums without
-/// slopes. True if a logit lies too far above its base.
+/// Writes `exp(logit - base)` of the first `cols` columns, times the cap's slope if there is a cap, and the rows' sums
+/// without slopes. True if a logit lies too far above its base.
 fn exponentials(
     block: &Block,
     (bases, cap): (&[f32], Option<SoftCap>),
@@ -191,8 +191,8 @@ pub fn next_logits<P: Number>(
     logits
 }
 
-/// From rows `Σ p W` to the gradients of `scale · loss`: `scale · (Σ p W / Σ p - W[next])`. With a cap, whose slope is in `p`
-/// already, `W[next]` is multiplied by the slope at the next token's logit.
+/// From rows `Σ p W` to the gradients of `scale · loss`: `scale · (Σ p W / Σ p - W[next])`. With a cap, whose slope is
+/// in `p` already, `W[next]` is multiplied by the slope at the next token's logit.
 pub fn subtract_next<P: Number>(
     rows: &mut [f32],
     hidden: usize,

@@ -42,8 +42,8 @@ pub struct LogSumExps<'a> {
     chosen: Buffer<UnsafeCell<f32>>,
 }
 
-// SAFETY: an element of the cells belongs to one row and one slot, and threads have no row and slot in common: a product
-// of grain `LogSumExps::GRAIN` keeps a slot's columns of a row on one thread.
+// SAFETY: an element of the cells belongs to one row and one slot, and threads have no row and slot in common: a
+// product of grain `LogSumExps::GRAIN` keeps a slot's columns of a row on one thread.
 unsafe impl Sync for LogSumExps<'_> {}
 
 impl<'a> LogSumExps<'a> {

@@ -1,5 +1,6 @@
-//! Tiles in software, so that their code is tested on CPUs without them: the CPU rejects an instruction, and the signal's
-//! handler does what the instruction would have done, but for the rounding of sums (Intel SDM vol. 2, the instructions of AMX).
+//! Tiles in software, so that their code is tested on CPUs without them: the CPU rejects an instruction, and the
+//! signal's handler does what the instruction would have done, but for the rounding of sums (Intel SDM vol. 2, the
+//! instructions of AMX).
 
 use std::{cell::UnsafeCell, ptr::null_mut, slice, sync::OnceLock};
 
@@ -38,8 +39,8 @@ pub(super) fn install() -> bool {
 }
 
 extern "C" fn handle(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the system gives the handler the context that it interrupted, and no one else has it. The instruction was read by
-    // the CPU, and reads and writes what its author promised. No two handlers of a thread run at a time.
+    // SAFETY: the system gives the handler the context that it interrupted, and no one else has it. The instruction was
+    // read by the CPU, and reads and writes what its author promised. No two handlers of a thread run at a time.
     unsafe {
         let registers = &mut (*context.cast::<ucontext_t>()).uc_mcontext.gregs;
         let code = registers[libc::REG_RIP as usize] as *const u8;

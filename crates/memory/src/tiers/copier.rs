@@ -1,5 +1,5 @@
-//! A thread that copies between the tiers while the others compute. It is none of those that share a product's work, which
-//! would wait for memory with work left to do.
+//! A thread that copies between the tiers while the others compute. It is none of those that share a product's work,
+//! which would wait for memory with work left to do.
 
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};

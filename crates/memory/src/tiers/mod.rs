@@ -1,5 +1,5 @@
-//! Two tiers of memory: the device's, which computes, and the host's, where tensors wait. On a CPU both are ordinary memory;
-//! the ledger counts them apart, and data is copied between them as it would be for a GPU.
+//! Two tiers of memory: the device's, which computes, and the host's, where tensors wait. On a CPU both are ordinary
+//! memory; the ledger counts them apart, and data is copied between them as it would be for a GPU.
 
 mod copier;
 mod host_tensor;

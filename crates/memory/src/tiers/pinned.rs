@@ -1,6 +1,6 @@
-//! Page-locked copies of a GPU's tensors. A stream of its own copies them while candle's computes. In a context with more
-//! streams than one, cudarc keeps an event of each tensor's last write and last reads, and every use waits for them on the
-//! GPU; so neither stream reads what the other still writes, nor frees what it still reads.
+//! Page-locked copies of a GPU's tensors. A stream of its own copies them while candle's computes. In a context with
+//! more streams than one, cudarc keeps an event of each tensor's last write and last reads, and every use waits for
+//! them on the GPU; so neither stream reads what the other still writes, nor frees what it still reads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -87,8 +87,8 @@ impl Pinned {
 }
 
 fn allocate<T: DeviceRepr>(copies: &CudaStream, len: usize) -> Result<PinnedHostSlice<T>> {
-    // SAFETY: the memory is not set; `to_host` writes it before anything reads it. No flags: the processor and the GPU may
-    // both read and write it.
+    // SAFETY: the memory is not set; `to_host` writes it before anything reads it. No flags: the processor and the GPU
+    // may both read and write it.
     unsafe { copies.context().alloc_pinned_with_flags(len, 0) }.w()
 }
 

@@ -143,8 +143,8 @@ impl HostCopy {
         Ok(Self(OnHost::Buffer(storage)))
     }
 
-    /// Allocates the memory on the device, of category `category`. [`Self::copy_to`] fills it, and allocates that of candle's
-    /// tensors.
+    /// Allocates the memory on the device, of category `category`. [`Self::copy_to`] fills it, and allocates that of
+    /// candle's tensors.
     pub fn reserve(&self, category: Category) -> Storage {
         let _scope = scope(category);
         match &self.0 {

@@ -21,8 +21,8 @@ use options::AdapterMethod;
 use super::model::{Decoder, Ropes};
 use crate::{Model, error::LoadError, host_blocks::HostBlocks, loader::Loader};
 
-/// The modules of a block by their part in it, from its family's description: a norm, attention, the norm of its output if
-/// there is one, and the same with the feed-forward layer. Projections with one input are one module or several.
+/// The modules of a block by their part in it, from its family's description: a norm, attention, the norm of its output
+/// if there is one, and the same with the feed-forward layer. Projections with one input are one module or several.
 struct Parts {
     input_norm: &'static Module,
     qkv: &'static [Module],

@@ -1,8 +1,8 @@
 //! Factors that are taken out of the weight before training: PiSSA (Meng et al. 2024, arXiv:2404.02948) and OLoRA
 //! (Büyükakyüz 2024, arXiv:2406.01775). The weight keeps `W - scale · B A`, so that the layer computes what it did.
 //!
-//! PiSSA's singular vectors are the leading eigenvectors of the Gram matrix of W's shorter side. The first columns of QR's
-//! Q are the first columns of W made orthonormal. Signs may differ from LAPACK's; the product B A does not.
+//! PiSSA's singular vectors are the leading eigenvectors of the Gram matrix of W's shorter side. The first columns of
+//! QR's Q are the first columns of W made orthonormal. Signs may differ from LAPACK's; the product B A does not.
 
 use base::random;
 use candle_core::{Result, bail};

@@ -1,5 +1,5 @@
-//! DoRA (Liu et al. 2024, arXiv:2402.09353): the rows of `W + s · B A` keep their directions and get magnitudes `m` of their
-//! own. As in PEFT the norms are constants to the gradients, and `m` starts as the norms of W's rows.
+//! DoRA (Liu et al. 2024, arXiv:2402.09353): the rows of `W + s · B A` keep their directions and get magnitudes `m` of
+//! their own. As in PEFT the norms are constants to the gradients, and `m` starts as the norms of W's rows.
 
 use std::cell::{Cell, RefCell};
 
@@ -112,8 +112,8 @@ impl Dora {
 
     /// The norms of the rows of `W + s · B A`, from the squared norms of W's rows:
     /// `‖Wⱼ + s Bⱼ A‖² = ‖Wⱼ‖² + 2s Bⱼ · (Wⱼ Aᵀ + s/2 · Bⱼ (A Aᵀ))`.
-    /// Neither W + s · B A nor a dequantised W is held. The products have W on the right, as a layer's own: A is then a few
-    /// rows of inputs.
+    /// Neither W + s · B A nor a dequantised W is held. The products have W on the right, as a layer's own: A is then a
+    /// few rows of inputs.
     fn norms<P: Multiply>(&self, weight: &Weight, norms: &mut [f32]) -> Result<()>
     where
         for<'a> Stored<'a>: OperandReader<P>,

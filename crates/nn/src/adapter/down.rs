@@ -13,8 +13,8 @@ use crate::{operand::Stored, param::Param};
 pub enum Down {
     /// LoRA's own, trained or frozen.
     Factor(Param),
-    /// MiSS's, of this rank: a one where column modulo rank is the row, so that the product is the sum of the input's shards.
-    /// It takes no memory.
+    /// MiSS's, of this rank: a one where column modulo rank is the row, so that the product is the sum of the input's
+    /// shards. It takes no memory.
     Shards(usize),
     /// VeRA's, of which a layer takes the first columns.
     Shared(Arc<SharedFactors>),

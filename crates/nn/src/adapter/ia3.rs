@@ -1,5 +1,5 @@
-//! IA3 (Liu et al. 2022, arXiv:2205.05638): a trained factor for each output of keys and values, or for each input of the
-//! feed-forward layer's last product. As in PEFT, outputs are scaled with their bias, and all factors start at 1.
+//! IA3 (Liu et al. 2022, arXiv:2205.05638): a trained factor for each output of keys and values, or for each input of
+//! the feed-forward layer's last product. As in PEFT, outputs are scaled with their bias, and all factors start at 1.
 
 use arch::ModuleName;
 use candle_core::{Device, Result};

@@ -7,21 +7,21 @@ use candle_core::Result;
 use super::low_rank::LowRank;
 use crate::{param::Param, tensor::Tensor, weight::Weight};
 
-/// An adapter of a linear layer over a frozen weight `W`: it adds a term to the product, or scales the inputs or the outputs.
-/// The layer computes `outputs ∘ ((x ∘ inputs) Wᵀ + term(x)) + bias`, or scales the bias with the outputs.
+/// An adapter of a linear layer over a frozen weight `W`: it adds a term to the product, or scales the inputs or the
+/// outputs. The layer computes `outputs ∘ ((x ∘ inputs) Wᵀ + term(x)) + bias`, or scales the bias with the outputs.
 pub trait Adapter: Debug + Send {
     /// The term that is added to the product, with the map of its input.
     fn low_rank(&self) -> Option<&LowRank> {
         None
     }
 
-    /// The same, for its gradients.
+    /// The term that is added to the product, mutable for its gradients.
     fn low_rank_mut(&mut self) -> Option<&mut LowRank> {
         None
     }
 
-    /// The outputs' factors that follow from the trained values as they are now. Boxed, since most layers have none and the
-    /// lists of them are passed around.
+    /// The outputs' factors that follow from the trained values as they are now. Boxed, since most layers have none and
+    /// the lists of them are passed around.
     fn output_scale(&self, weight: &Weight) -> Result<Option<Box<OutputScale>>> {
         let _ = weight;
         Ok(None)
@@ -32,8 +32,8 @@ pub trait Adapter: Debug + Send {
         false
     }
 
-    /// Adds the gradient of what the factors follow from, given that of the factors: `[out]`, float32. They were asked for
-    /// before, and nothing has changed since.
+    /// Adds the gradient of what the factors follow from, given that of the factors: `[out]`, float32. They were asked
+    /// for before, and nothing has changed since.
     fn accumulate_output_scale(&mut self, gradient: Tensor) -> Result<()> {
         let _ = gradient;
         Ok(())

@@ -1,6 +1,6 @@
-//! LoRA (Hu et al. 2021, arXiv:2106.09685): the low-rank term alone, with `scale = alpha / r`, or `alpha / √r` by rsLoRA
-//! (Kalajdzievski 2023, arXiv:2312.03732). LoRA-FA (Zhang et al. 2023, arXiv:2308.03303) freezes A; LoRA+ (Hayou et al.
-//! 2024, arXiv:2402.12354) trains B with a higher learning rate.
+//! LoRA (Hu et al. 2021, arXiv:2106.09685): the low-rank term alone, with `scale = alpha / r`, or `alpha / √r` by
+//! rsLoRA (Kalajdzievski 2023, arXiv:2312.03732). LoRA-FA (Zhang et al. 2023, arXiv:2308.03303) freezes A; LoRA+ (Hayou
+//! et al. 2024, arXiv:2402.12354) trains B with a higher learning rate.
 
 use arch::ModuleName;
 use candle_core::{Device, Result};
@@ -23,8 +23,8 @@ use crate::{
 };
 
 impl LowRank {
-    /// LoRA's term of a layer `[rows, cols]` before training. By PEFT's convention A `[rank, in]` is drawn, and B `[out, rank]`
-    /// starts at zero.
+    /// LoRA's term of a layer `[rows, cols]` before training. By PEFT's convention A `[rank, in]` is drawn, and B
+    /// `[out, rank]` starts at zero.
     pub(super) fn lora(
         options: &LoraOptions,
         dtype: Dtype,

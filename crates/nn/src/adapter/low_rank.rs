@@ -1,5 +1,5 @@
-//! A low-rank term `scale · dropout(x) Aᵀ Bᵀ` beside a frozen linear layer: an adapter by itself, or a part of one. LoRA, MiSS
-//! and VeRA differ in their factors alone.
+//! A low-rank term `scale · dropout(x) Aᵀ Bᵀ` beside a frozen linear layer: an adapter by itself, or a part of one.
+//! LoRA, MiSS and VeRA differ in their factors alone.
 
 use candle_core::{DType, Result, Tensor as Candle};
 
@@ -38,7 +38,7 @@ impl LowRank {
         }
     }
 
-    /// The same, to be changed.
+    /// LoRA's own factors, to be changed.
     pub(super) fn factors_mut(&mut self) -> Result<(&mut Param, &mut Param)> {
         match (&mut self.down, &mut self.up) {
             (Down::Factor(a), Up::Factor(b)) => Ok((a, b)),

@@ -1,6 +1,6 @@
-//! MiSS (Kang & Yin 2024, arXiv:2409.15371): the input is cut into shards of `rank` features, and their sum is multiplied with a
-//! trained block. That is a low-rank term whose first factor is known, so it is neither held nor trained. As in PEFT the last
-//! shard is filled up with zeros, and the block starts at zero.
+//! MiSS (Kang & Yin 2024, arXiv:2409.15371): the input is cut into shards of `rank` features, and their sum is
+//! multiplied with a trained block. That is a low-rank term whose first factor is known, so it is neither held nor
+//! trained. As in PEFT the last shard is filled up with zeros, and the block starts at zero.
 
 use arch::ModuleName;
 use candle_core::{Device, Result};

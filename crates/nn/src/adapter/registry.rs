@@ -27,8 +27,8 @@ pub struct Adapters<'a> {
 }
 
 impl Adapters<'_> {
-    /// The adapter of a linear layer over the frozen `weight` before training, which some start values change; `None` if the
-    /// layer gets none.
+    /// The adapter of a linear layer over the frozen `weight` before training, which some start values change; `None`
+    /// if the layer gets none.
     ///
     /// # Errors
     /// Errors of candle.

@@ -1,5 +1,6 @@
 //! LoRA's initial factors as in PEFT (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models",
-//! arXiv:2106.09685). `y = x W^T + alpha / r * x A^T B^T` with A random and B zero, so the first step sees the base model.
+//! arXiv:2106.09685). `y = x W^T + alpha / r * x A^T B^T` with A random and B zero, so the first step sees the base
+//! model.
 
 use base::random::{self, normal, unit};
 use peft::LORA_A;

@@ -1,5 +1,5 @@
-//! VeRA (Kopiczko et al. 2023, arXiv:2310.11454): two frozen random factors that all layers share, and two trained vectors of
-//! each layer: `λb ∘ (B (λd ∘ (A x)))`. As in PEFT λb starts at zero.
+//! VeRA (Kopiczko et al. 2023, arXiv:2310.11454): two frozen random factors that all layers share, and two trained
+//! vectors of each layer: `λb ∘ (B (λd ∘ (A x)))`. As in PEFT λb starts at zero.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The same by candle's ops, on any device, one sequence after the other.
+//! Eager attention by candle's ops, on any device, one sequence after the other.
 
 use std::ops::Range;
 

@@ -6,8 +6,8 @@ use crate::tensor::Tensor;
 /// Intermediate results of `input_gradient` that `accumulate` needs too.
 #[derive(Debug)]
 pub struct Carried<const N: usize> {
-    /// The gradients of the low-rank terms' inner products `scale · dropout(x) Aᵀ`, side by side. Plain ops compute them
-    /// again.
+    /// The gradients of the low-rank terms' inner products `scale · dropout(x) Aᵀ`, side by side. Plain ops compute
+    /// them again.
     pub(super) dh: Option<Tensor>,
     /// The factors of inputs and outputs.
     pub(super) scales: Scales<N>,
@@ -24,8 +24,8 @@ impl<const N: usize> Carried<N> {
         }
     }
 
-    /// With the dot products of the outputs' columns with those of their gradients, side by side: `[sum of widths]`, float32.
-    /// From them follow the gradients of outputs' factors; without them the outputs are computed again.
+    /// With the dot products of the outputs' columns with those of their gradients, side by side: `[sum of widths]`,
+    /// float32. From them follow the gradients of outputs' factors; without them the outputs are computed again.
     #[must_use]
     pub fn with_column_dots(self, column_dots: Option<Tensor>) -> Self {
         Self { column_dots, ..self }

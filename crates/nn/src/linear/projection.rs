@@ -1,5 +1,5 @@
-//! Linear layers that share an input. Their outputs, side by side, are cut into the tensors that a layer works with: three
-//! layers give queries, keys and values, or one fused layer does.
+//! Linear layers that share an input. Their outputs, side by side, are cut into the tensors that a layer works with:
+//! three layers give queries, keys and values, or one fused layer does.
 
 use candle_core::{DType, Result};
 use memory::tiers::Slot;
@@ -32,8 +32,8 @@ impl Projection<1> {
         Ok(y)
     }
 
-    /// The output with its dropped elements, added to `residual`, in the residual's dtype. Without a residual nothing is
-    /// dropped, and the dtype is that of `x`.
+    /// The output with its dropped elements, added to `residual`, in the residual's dtype. Without a residual nothing
+    /// is dropped, and the dtype is that of `x`.
     pub fn forward_dropped(
         &self,
         x: &Tensor,
@@ -82,7 +82,8 @@ impl<const N: usize> Projection<N> {
         Self { linears, cuts }
     }
 
-    /// The outputs, `[n, in] → [n, width]` each, in the dtype of `x`. Keeps nothing: the backward pass is given `x` again.
+    /// The outputs, `[n, in] → [n, width]` each, in the dtype of `x`. Keeps nothing: the backward pass is given `x`
+    /// again.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<[Tensor; N]> {
         self.compute(x, None, x.dtype(), pass)
     }
@@ -104,7 +105,8 @@ impl<const N: usize> Projection<N> {
         }
     }
 
-    /// The gradient of the input, `[n, in]` in float32, from those of the outputs. Adds the gradients of what is trained.
+    /// The gradient of the input, `[n, in]` in float32, from those of the outputs. Adds the gradients of what is
+    /// trained.
     pub fn backward(&mut self, x: &Tensor, dys: [&Tensor; N], pass: &Pass) -> Result<Tensor> {
         let (dx, carried) = self.input_gradient(dys, pass, DType::F32)?;
         self.accumulate(x, dys, carried, pass)?;
@@ -121,8 +123,8 @@ impl<const N: usize> Projection<N> {
         self.accumulate(x, dys, carried, pass)
     }
 
-    /// True if [`Carried::with_column_dots`] is of use: the layers with an adapter have factors that can be divided by, and no
-    /// bias that would have to be subtracted before.
+    /// True if [`Carried::with_column_dots`] is of use: the layers with an adapter have factors that can be divided by,
+    /// and no bias that would have to be subtracted before.
     pub fn takes_column_dots(&self) -> bool {
         let takes = |linear: &Linear| match &linear.adapter {
             Some(adapter) => linear.bias.is_none() && adapter.can_undo_output_scale(),

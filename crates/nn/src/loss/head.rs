@@ -57,8 +57,8 @@ pub(super) fn head_backward_plain(d_logits: &Candle, head: &Param) -> Result<Can
     Ok(dx)
 }
 
-/// Some rows of the head in float32 on `device`. candle moves a tensor with all that shares its memory, so rows that leave the
-/// host are copied out of the table first.
+/// Some rows of the head in float32 on `device`. candle moves a tensor with all that shares its memory, so rows that
+/// leave the host are copied out of the table first.
 fn panel(head: &Candle, start: usize, count: usize, device: &Device) -> Result<Candle> {
     let rows = head.narrow(0, start, count)?;
     let rows = match device.same_device(head.device()) {

@@ -22,7 +22,7 @@ impl Targets {
         Self { rows, next }
     }
 
-    /// The same targets, so many rows at a time.
+    /// These targets in parts of so many rows.
     pub(super) fn chunks(&self, at_a_time: usize) -> impl Iterator<Item = Self> + '_ {
         let all = self.rows.len();
         (0..all)

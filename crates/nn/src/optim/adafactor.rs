@@ -1,6 +1,6 @@
 //! Adafactor (Shazeer & Stern 2018, arXiv:1804.04235) as transformers' Trainer sets it: the learning rate is given, and
-//! there is no first moment. A matrix keeps the mean squares of its rows and columns, a vector those of its elements, in
-//! float32.
+//! there is no first moment. A matrix keeps the mean squares of its rows and columns, a vector those of its elements,
+//! in float32.
 
 use candle_core::{D, DType, Result, Tensor as Candle};
 use kernels::adafactor::{self, Coefficients, EPSILON};

@@ -1,5 +1,5 @@
-//! AdamW (Loshchilov & Hutter 2019, arXiv:1711.05101), as `torch.optim.AdamW` computes it. An adapter's moments have its
-//! dtype; those of weights are float32.
+//! AdamW (Loshchilov & Hutter 2019, arXiv:1711.05101), as `torch.optim.AdamW` computes it. An adapter's moments have
+//! its dtype; those of weights are float32.
 
 use candle_core::{Result, Tensor as Candle};
 use kernels::adamw::{self, Coefficients};

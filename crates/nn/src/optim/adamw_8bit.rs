@@ -1,5 +1,5 @@
-//! AdamW with moments of 8 bits, as bitsandbytes' `AdamW8bit`: a code of a dynamic map for each element, and a scale for each
-//! block of 256. Small tensors and embeddings have moments in float32, as AdamW has ([`has_8bit_states`]).
+//! AdamW with moments of 8 bits, as bitsandbytes' `AdamW8bit`: a code of a dynamic map for each element, and a scale
+//! for each block of 256. Small tensors and embeddings have moments in float32, as AdamW has ([`has_8bit_states`]).
 
 use candle_core::{D, DType, Device, Result, Tensor as Candle};
 use kernels::{
@@ -298,8 +298,8 @@ mod tests {
 
     #[test]
     fn kernel_and_plain_ops_agree() {
-        // Codes and moments in float32, a short last block, and one without a gradient. A moment between two codes can take
-        // either.
+        // Codes and moments in float32, a short last block, and one without a gradient. A moment between two codes can
+        // take either.
         let shapes: [&[usize]; 6] = [&[64, 64], &[3, 50], &[5000], &[130, 301], &[4096], &[70, 90]];
         assert_kernel_and_plain_ops_agree(&shapes.map(<[usize]>::to_vec), Some(4), || optimizer(0.1), 1e-2);
     }

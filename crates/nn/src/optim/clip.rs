@@ -9,9 +9,9 @@ use crate::{
     tensor::{Tensor, for_format},
 };
 
-/// Divides the gradients by the scale of the loss, and scales them down so that their global L2 norm is at most `max_norm`;
-/// 0 switches clipping off. Returns the norm before clipping, which a dry run does not know. Gradients whose norm is not
-/// finite stay as they are.
+/// Divides the gradients by the scale of the loss, and scales them down so that their global L2 norm is at most
+/// `max_norm`; 0 switches clipping off. Returns the norm before clipping, which a dry run does not know. Gradients
+/// whose norm is not finite stay as they are.
 ///
 /// # Errors
 /// Errors of candle.
@@ -46,8 +46,8 @@ pub fn clip_gradients(params: &mut [&mut Param], max_norm: f64, loss_scale: f64)
     Ok(norm)
 }
 
-/// The same one parameter after the other, whose gradients come from the host's memory and go there again. A dry run
-/// takes one of the two passes, which allocate alike.
+/// Clips one parameter after the other, whose gradients come from the host's memory and go there again. A dry run takes
+/// one of the two passes, which allocate alike.
 fn clip_on_host(params: &mut [&mut Param], max_norm: f64, loss_scale: f64) -> Result<f64> {
     let mut squares = 0.0;
     for param in &mut *params {

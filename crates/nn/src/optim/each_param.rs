@@ -22,7 +22,7 @@ pub(super) trait ParamRule: Sync {
     /// The `step`th step (from 1), by the CPU's kernels. A parameter without a gradient stays as it is.
     fn update(&self, param: &mut Param, state: &mut Self::State, step: usize, learning_rate: f64) -> Result<()>;
 
-    /// The same by candle's ops.
+    /// The `step`th step (from 1), by candle's ops.
     fn update_plain(&self, param: &mut Param, state: &mut Self::State, step: usize, learning_rate: f64) -> Result<()>;
 }
 

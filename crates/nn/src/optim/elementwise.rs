@@ -22,7 +22,7 @@ pub(super) trait Rule<const N: usize>: Sync {
     /// One step in place, by the CPU's kernel.
     fn update<E: Float>(values: &mut [E], gradients: &[E], states: [&mut [f32]; N], c: Self::Coefficients);
 
-    /// The same by candle's ops in float32: the new values. Puts new states in the place of the old ones.
+    /// One step by candle's ops in float32: the new values. Puts new states in the place of the old ones.
     fn update_plain(
         values: &Candle,
         gradients: &Candle,

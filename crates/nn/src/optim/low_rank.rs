@@ -1,5 +1,5 @@
-//! Adam with its moments in a low-rank basis of each matrix's gradient. A projection finds the basis: `galore` or `rsvd`.
-//! AdamW trains matrices with a side of `rank` or less, and tensors that are not matrices.
+//! Adam with its moments in a low-rank basis of each matrix's gradient. A projection finds the basis: `galore` or
+//! `rsvd`. AdamW trains matrices with a side of `rank` or less, and tensors that are not matrices.
 //!
 //! As in galore-torch, a new basis leaves the moments as they are, and weight decay is AdamW's.
 
@@ -171,7 +171,7 @@ impl<P: GradientProjection> LowRankAdam<P> {
         })
     }
 
-    /// The same by candle's ops, into new tensors.
+    /// One step of a projected matrix by candle's ops, into new tensors.
     fn update_plain(&self, param: &mut Param, state: &mut State, projected: &Tensor, c: Coefficients) -> Result<()> {
         let (mut m, mut v) = (state.m.to_candle()?, state.v.to_candle()?);
         let change = moments_plain(&projected.to_candle()?, &mut m, &mut v, c)?;

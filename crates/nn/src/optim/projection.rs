@@ -24,7 +24,8 @@ pub(super) trait GradientProjection {
     /// Factor on the update when it leaves the basis.
     fn scale(&self) -> f64;
 
-    /// `rank` orthonormal rows, each as long as the side. If the gradient has fewer directions, the other rows are zero.
+    /// `rank` orthonormal rows, each as long as the side. If the gradient has fewer directions, the other rows are
+    /// zero.
     fn basis(&self, gradient: &Gradient, rank: usize, random: ChaCha8Rng) -> Result<Buffer<f64>>;
 }
 

@@ -1,6 +1,6 @@
-//! Low-rank optimizer state by randomised SVD: the basis is the gradient's leading left singular vectors. The randomised
-//! range finder with power iterations finds them (Halko, Martinsson and Tropp 2011, arXiv:0909.4061, algorithms 4.4 and
-//! 5.1). It forms no square matrix of a side, so a basis costs a few passes over the gradient.
+//! Low-rank optimizer state by randomised SVD: the basis is the gradient's leading left singular vectors. The
+//! randomised range finder with power iterations finds them (Halko, Martinsson and Tropp 2011, arXiv:0909.4061,
+//! algorithms 4.4 and 5.1). It forms no square matrix of a side, so a basis costs a few passes over the gradient.
 //!
 //! A weight of `m × n` keeps `rank · (m + 2n)` numbers: the basis, and two moments of `rank × n`.
 
@@ -47,7 +47,8 @@ impl GradientProjection for Rsvd {
             range = orthonormal(in_float64(&product, true)?, rows);
         }
         drop(right);
-        // The SVD of the gradient within the range; only the left vectors are needed. Matrices of this width are the host's.
+        // The SVD of the gradient within the range; only the left vectors are needed. Matrices of this width are the
+        // host's.
         let small = project_rows(gradient, &range, wide)?;
         if memory::is_dry_run() {
             return Ok(Buffer::zeros(rank.min(wide) * rows));

@@ -6,7 +6,8 @@ use kernels::sgd::{self, Coefficients};
 use super::elementwise::Rule;
 use crate::tensor::Float;
 
-/// The rule of an element. PyTorch adds `weight_decay · value` to the gradient, which is the same as AdamW's decay here.
+/// The rule of an element. PyTorch adds `weight_decay · value` to the gradient, which is the same as AdamW's decay
+/// here.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SgdRule {
     pub(super) weight_decay: f64,

@@ -15,8 +15,8 @@ pub(super) fn params(shapes: &[Vec<usize>]) -> Vec<Param> {
     shapes.iter().enumerate().map(param).collect()
 }
 
-/// Makes sure that kernels and plain ops train parameters of these shapes alike, those of float32 up to `tolerance`, and that
-/// kernels do so with any number of threads. The parameter `idle` has no gradient and keeps its value.
+/// Makes sure that kernels and plain ops train parameters of these shapes alike, those of float32 up to `tolerance`,
+/// and that kernels do so with any number of threads. The parameter `idle` has no gradient and keeps its value.
 pub(super) fn assert_kernel_and_plain_ops_agree<O: Optimizer>(
     shapes: &[Vec<usize>],
     idle: Option<usize>,

@@ -5,13 +5,13 @@ use std::ops::Range;
 
 use super::sequence::{Micro, Sequence};
 
-/// The same with a replay of PyTorch's allocator, which finds other gaps after the second step.
+/// Equal steps in a plan with a replay of PyTorch's allocator, which finds other gaps after the second step.
 pub(super) const MOST_REPLAYED_STEPS: usize = 3;
 
 /// Micro-batches that are replayed through PyTorch's allocator. If a training has more, some of its steps are chosen.
 pub(super) const MOST_REPLAYED: usize = 512;
 
-/// The same for a first look, which often shows already that the memory does not suffice.
+/// Micro-batches that are replayed for a first look, which often shows already that the memory does not suffice.
 pub(super) const FEW_REPLAYED: usize = 32;
 
 /// Steps before and after the largest, and one after which the model generates, that are replayed with it.
@@ -20,8 +20,8 @@ const AROUND: usize = 2;
 /// A measure of a micro-batch at an index of its step; `None` if it does not count.
 type Measure = fn(usize, &Micro) -> Option<usize>;
 
-/// The measures by which a micro-batch may take the most memory. The first of a step has no gradients yet that later ones
-/// add to, a batch with padding has a mask, and attention needs room for each sample that it keeps apart.
+/// The measures by which a micro-batch may take the most memory. The first of a step has no gradients yet that later
+/// ones add to, a batch with padding has a mask, and attention needs room for each sample that it keeps apart.
 const MEASURES: [Measure; 6] = [
     |_, micro| Some(micro.size()),
     |_, micro| Some(micro.len),
@@ -31,10 +31,10 @@ const MEASURES: [Measure; 6] = [
     |_, micro| (micro.apart > 0).then_some(micro.apart),
 ];
 
-/// The steps of a plan, ascending: all, or if they are too many the first ones, those that are larger than all before them,
-/// for which the allocator needs new memory, and the neighbours of the largest. Of equal steps a few. These are too many if
-/// they have more than `most` micro-batches. The steps `generating`, after which the model generates, and their neighbours are
-/// planned besides: those after it find the cache that it leaves.
+/// The steps of a plan, ascending: all, or if they are too many the first ones, those that are larger than all before
+/// them, for which the allocator needs new memory, and the neighbours of the largest. Of equal steps a few. These are
+/// too many if they have more than `most` micro-batches. The steps `generating`, after which the model generates, and
+/// their neighbours are planned besides: those after it find the cache that it leaves.
 pub(super) fn choose(sequence: &Sequence, most: usize, generating: &[usize]) -> Vec<usize> {
     let mut chosen = of_training(sequence, most);
     chosen.extend(generating.iter().flat_map(|&step| around(sequence, step)));

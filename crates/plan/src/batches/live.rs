@@ -13,8 +13,9 @@ struct Circumstances {
     index: usize,
     /// A batch with padding has a mask, and other kernels of attention.
     is_padded: bool,
-    /// Live bytes grow with each of these: the optimizer's state and gradients are there; the optimizer finds the outputs;
-    /// the sizes of the micro-batch, and the samples that attention keeps apart in it; those of the one before it, if its outputs live that long.
+    /// Live bytes grow with each of these: the optimizer's state and gradients are there; the optimizer finds the
+    /// outputs; the sizes of the micro-batch, and the samples that attention keeps apart in it; those of the one before
+    /// it, if its outputs live that long.
     amounts: [usize; 8],
 }
 
@@ -26,8 +27,8 @@ impl Circumstances {
     }
 }
 
-/// The planned steps with the indices of their planned micro-batches, both ascending. The peak of live bytes is that of the
-/// whole training: no micro-batch that is left out needs more than one that is planned. The first step makes the
+/// The planned steps with the indices of their planned micro-batches, both ascending. The peak of live bytes is that of
+/// the whole training: no micro-batch that is left out needs more than one that is planned. The first step makes the
 /// optimizer's state. After the steps `generating` the model generates beside their outputs.
 pub(super) fn choose(
     sequence: &Sequence,

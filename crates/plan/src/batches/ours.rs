@@ -14,7 +14,8 @@ use super::sequence::{Micro, Sequence};
 /// Steps of uneven data in a plan besides the first: the largest.
 const LARGEST: usize = 3;
 
-/// Equal micro-batches of a step in a plan. The first allocates the gradients; all after the second are like the second.
+/// Equal micro-batches of a step in a plan. The first allocates the gradients; all after the second are like the
+/// second.
 pub(super) const MOST_MICRO_BATCHES: usize = 3;
 
 /// The optimizer steps that decide the memory of our trainer. If all steps are equal, these are the first two, else the

@@ -45,7 +45,7 @@ impl<S> Planned<S> {
         }
     }
 
-    /// The same steps of made-up data, whose batches need no name.
+    /// These steps as those of made-up data, whose batches need no name.
     pub(super) fn made_up(self) -> Self {
         Self { training: None, ..self }
     }
@@ -55,8 +55,8 @@ impl<S> Planned<S> {
         Some(self.training.as_ref()?.sequence.len() as u64)
     }
 
-    /// The micro-batch that takes the most memory: the largest of the planned step `peak`, from 1, or of all if the peak does
-    /// not depend on a batch. `None` if all steps are alike.
+    /// The micro-batch that takes the most memory: the largest of the planned step `peak`, from 1, or of all if the
+    /// peak does not depend on a batch. `None` if all steps are alike.
     pub fn worst(&self, peak: Option<u32>) -> Option<WorstBatch> {
         let Training {
             sequence,

@@ -86,7 +86,8 @@ impl Sequence {
         self.samples.extend(places.iter().map(|&(place, _)| samples[place]));
     }
 
-    /// Adds a micro-batch of rows that TRL packed: padded to the longest, or one after the other in one row if `is_flat`.
+    /// Adds a micro-batch of rows that TRL packed: padded to the longest, or one after the other in one row if
+    /// `is_flat`.
     pub(super) fn push_rows<'a>(&mut self, rows: impl ExactSizeIterator<Item = &'a PackedRow>, is_flat: bool) {
         let (count, first) = (rows.len(), self.samples.len());
         let (mut tokens, mut longest) = (0, 0);

@@ -14,8 +14,8 @@ use super::planned::Planned;
 use super::sequence::{Micro, Sequence};
 use super::trainer;
 
-/// Equal steps in a plan of the torch stack. The first allocates the optimizer's state; all after the second are like the
-/// second.
+/// Equal steps in a plan of the torch stack. The first allocates the optimizer's state; all after the second are like
+/// the second.
 const MOST_STEPS: usize = 2;
 
 /// Generations of a plan, beside those that find more memory in use.
@@ -55,9 +55,9 @@ pub fn parts(steps: &[TorchStep]) -> Vec<Vec<torch::Step<'_>>> {
     parts.map(|part| part.iter().map(step).collect()).collect()
 }
 
-/// The optimizer steps that decide the memory of the torch stack. Lengths of a list are taken in turn, random ones in our
-/// trainer's order, up to one pass over them, and a file's in the order of transformers' Trainer; so are all that are packed or
-/// grouped by length. Buckets keep the order of the data.
+/// The optimizer steps that decide the memory of the torch stack. Lengths of a list are taken in turn, random ones in
+/// our trainer's order, up to one pass over them, and a file's in the order of transformers' Trainer; so are all that
+/// are packed or grouped by length. Buckets keep the order of the data.
 ///
 /// Calls `sampler` only for made-up lengths, and `lengths` only for a file or the sample text.
 /// After every `eval_steps` steps the model generates.
@@ -133,9 +133,9 @@ fn chosen(sequence: Sequence, options: &DataOptions, depth: Depth, eval_steps: O
     }
 }
 
-/// The steps after which a plan has the model generate: for live bytes the one that leaves the largest outputs, and for what the
-/// allocator holds the first ones and those that leave larger outputs than all before them. The last step stands for them if the
-/// training goes on until the model generates.
+/// The steps after which a plan has the model generate: for live bytes the one that leaves the largest outputs, and for
+/// what the allocator holds the first ones and those that leave larger outputs than all before them. The last step
+/// stands for them if the training goes on until the model generates.
 fn generating(sequence: &Sequence, options: &DataOptions, depth: Depth, every: usize) -> Vec<usize> {
     if every > sequence.len() {
         let goes_on = training_steps(options).is_some_and(|steps| steps >= every);

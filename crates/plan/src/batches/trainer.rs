@@ -1,5 +1,5 @@
-//! The steps of a training by transformers' Trainer, or by the loop of PEFT's method comparison, from the lengths of its
-//! samples.
+//! The steps of a training by transformers' Trainer, or by the loop of PEFT's method comparison, from the lengths of
+//! its samples.
 
 use options::{DataOptions, LengthGroups, Packing, PackingStrategy};
 use torch::PackedRow;

@@ -128,8 +128,8 @@ impl Bound {
     }
 }
 
-/// The largest value of `key` that fits into `limit` bytes, with changes of at most the harm `worst`; without it the cell's
-/// other keys stay as they are. `None` if no value fits.
+/// The largest value of `key` that fits into `limit` bytes, with changes of at most the harm `worst`; without it the
+/// cell's other keys stay as they are. `None` if no value fits.
 ///
 /// # Errors
 /// The cell as it is given cannot be planned.

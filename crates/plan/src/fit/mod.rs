@@ -1,7 +1,7 @@
 //! What fits: a search over every technique that saves memory.
 //!
-//! [`Space`] has the techniques that a cell can use, each with its steps; a [`Point`] of it is a combination. [`Search`]
-//! predicts points and finds the least change that fits, and the front of memory against price.
+//! [`Space`] has the techniques that a cell can use, each with its steps; a [`Point`] of it is a combination.
+//! [`Search`] predicts points and finds the least change that fits, and the front of memory against price.
 
 mod largest;
 mod search;

@@ -17,13 +17,13 @@ use crate::{PlanError, Planner};
 /// A row of the front needs this share of the memory of the row before it, at most.
 const STEP: f64 = 0.9;
 
-/// Points of a branch that are replayed if the one with the least live bytes nearly fits: all of a small branch, or else a few
-/// near that one.
+/// Points of a branch that are replayed if the one with the least live bytes nearly fits: all of a small branch, or
+/// else a few near that one.
 const ALL_POINTS: usize = 64;
 const NEIGHBOURS: usize = 8;
 
-/// The share of the limit that such a point needs at most. What PyTorch's allocator holds beside live bytes differs between
-/// points by less.
+/// The share of the limit that such a point needs at most. What PyTorch's allocator holds beside live bytes differs
+/// between points by less.
 const NEARLY: f64 = 1.2;
 
 /// A changed cell that fits.
@@ -54,10 +54,11 @@ impl Found {
 
 /// A search in one space.
 ///
-/// It first finds how little of the worst kind of change is enough, then how little of the next. A branch is left out if it is oversize with every step that it still allows at the one that saves most.
-/// What a point needs is bounded by live bytes, without a replay of PyTorch's allocator. A branch whose bound fits is
-/// replayed at that point, with and without the techniques that change just what the allocator holds. If the point nearly
-/// fits, so are others of the branch.
+/// It first finds how little of the worst kind of change is enough, then how little of the next. A branch is left out
+/// if it is oversize with every step that it still allows at the one that saves most. What a point needs is bounded by
+/// live bytes, without a replay of PyTorch's allocator. A branch whose bound fits is replayed at that point, with and
+/// without the techniques that change just what the allocator holds. If the point nearly fits, so are others of the
+/// branch.
 #[derive(Debug)]
 pub struct Search<'p> {
     planner: &'p Planner,
@@ -108,8 +109,8 @@ impl<'p> Search<'p> {
         self.least_of(limit, self.space.all())
     }
 
-    /// Other ways to fit: for each technique that `found` uses, the least change without it; the cheapest first. Tokens are
-    /// lost only if `found` loses some.
+    /// Other ways to fit: for each technique that `found` uses, the least change without it; the cheapest first. Tokens
+    /// are lost only if `found` loses some.
     pub fn others(&self, found: &Found, limit: u64) -> Vec<Found> {
         let mut others: Vec<Found> = Vec::new();
         for axis in self.space.changed_axes(&found.point) {
@@ -123,8 +124,8 @@ impl<'p> Search<'p> {
         others
     }
 
-    /// The cell as it is given, and the least changes for less and less memory: down to half of a budget, or to the least
-    /// that the cell can need. One row is the least change for the budget.
+    /// The cell as it is given, and the least changes for less and less memory: down to half of a budget, or to the
+    /// least that the cell can need. One row is the least change for the budget.
     ///
     /// # Errors
     /// The cell as it is given cannot be planned.
@@ -160,8 +161,8 @@ impl<'p> Search<'p> {
         self.found(point).ok()
     }
 
-    /// The least price with which an allowed point fits. The amounts of harms that are not in `harms` are fixed; `smallest`
-    /// has the allowed steps that save most.
+    /// The least price with which an allowed point fits. The amounts of harms that are not in `harms` are fixed;
+    /// `smallest` has the allowed steps that save most.
     fn descend(&self, harms: &[Harm], allowed: &Allowed, smallest: &Point, limit: u64) -> Option<Point> {
         let Some((&harm, milder)) = harms.split_last() else {
             // All that is left has one price.
@@ -209,8 +210,8 @@ impl<'p> Search<'p> {
         self.others_in(allowed, &smallest).into_iter().find(fits)
     }
 
-    /// Other points of a branch from the least live bytes to the most: all if they are few, or else some that differ from
-    /// `point` in one step.
+    /// Other points of a branch from the least live bytes to the most: all if they are few, or else some that differ
+    /// from `point` in one step.
     fn others_in(&self, allowed: &Allowed, point: &Point) -> Vec<Point> {
         let of_tensors = |(axis, (steps, &step)): (usize, (&Vec<u8>, &u8))| match self.space.is_of_tensors(axis) {
             true => steps.clone(),
@@ -228,8 +229,8 @@ impl<'p> Search<'p> {
         bounded.into_iter().map(|(_, point)| point).take(most).collect()
     }
 
-    /// Bytes that a point needs with those of the allowed techniques that leave live tensors as they are: the first that is no
-    /// more than `limit`, or else the least. `None` if live bytes alone are more.
+    /// Bytes that a point needs with those of the allowed techniques that leave live tensors as they are: the first
+    /// that is no more than `limit`, or else the least. `None` if live bytes alone are more.
     fn needed_somehow(&self, allowed: &Allowed, point: &Point, limit: u64) -> Option<u64> {
         self.bound(point).filter(|&bound| bound <= limit)?;
         let steps = allowed.iter().zip(point).enumerate();
@@ -255,7 +256,8 @@ impl<'p> Search<'p> {
         may_fit && self.needed_up_to(point, limit).is_some_and(|needed| needed <= limit)
     }
 
-    /// Bytes that a point needs; if these are more than `limit` in a few steps already, those. `None` if it cannot be planned.
+    /// Bytes that a point needs; if these are more than `limit` in a few steps already, those. `None` if it cannot be
+    /// planned.
     fn needed_up_to(&self, point: &Point, limit: u64) -> Option<u64> {
         match self.first_look(point).filter(|&needed| needed > limit) {
             Some(needed) => Some(needed),
@@ -355,8 +357,8 @@ impl Space {
             .collect()
     }
 
-    /// The branches of `allowed` by the amounts of one harm, from the least to the most: in each, every axis has steps of one
-    /// amount.
+    /// The branches of `allowed` by the amounts of one harm, from the least to the most: in each, every axis has steps
+    /// of one amount.
     fn branches(&self, allowed: &Allowed, harm: Harm) -> Vec<Allowed> {
         let mut branches: Vec<(f64, Allowed)> = vec![(0.0, Vec::new())];
         for (axis, steps) in allowed.iter().enumerate() {

@@ -9,8 +9,8 @@ use super::search::{Found, Search};
 use super::space::{Moves, Space};
 use crate::{PlanError, Planner};
 
-/// The GPU with the least memory on which `cell` fits, with changes of at most the harm `worst`; as it is without it. `None`
-/// if it fits on none. The planner must have no budget of its own.
+/// The GPU with the least memory on which `cell` fits, with changes of at most the harm `worst`; as it is without it.
+/// `None` if it fits on none. The planner must have no budget of its own.
 ///
 /// # Errors
 /// The cell is our trainer's, or it cannot be planned.

@@ -98,7 +98,7 @@ impl Space {
         vec![0; self.axes.len()].into()
     }
 
-    /// The same as a cell.
+    /// The given cell itself, not its point.
     pub(super) fn given_cell(&self) -> &Cell {
         &self.cell
     }

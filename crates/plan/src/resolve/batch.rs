@@ -7,8 +7,8 @@ use spec::Trials;
 use super::trial::Trial;
 use crate::{PlanError, Planner};
 
-/// Real steps that a search by prediction takes at most. After the second one that fails, the next smaller micro-batch is
-/// taken by prediction alone.
+/// Real steps that a search by prediction takes at most. After the second one that fails, the next smaller micro-batch
+/// is taken by prediction alone.
 const MOST_TRIALS: u32 = 2;
 
 /// The micro-batch of a cell, and the way to it.
@@ -105,8 +105,8 @@ impl<E: From<PlanError>> Search<'_, E> {
         Ok(candidates.first().map(|&smallest| (smallest, Certainty::Smallest)))
     }
 
-    /// `AdaptiveBatchSizer` of training guides: from `start`, one more while it fits; after the first out-of-memory half,
-    /// and no more growth. A size that has fitted is not tried again.
+    /// `AdaptiveBatchSizer` of training guides: from `start`, one more while it fits; after the first out-of-memory
+    /// half, and no more growth. A size that has fitted is not tried again.
     fn halve_and_grow(&mut self, candidates: &[Candidate], start: usize) -> Result<Option<(Candidate, Certainty)>, E> {
         let mut largest_fitting = None;
         let mut at = start;

@@ -5,8 +5,8 @@ use options::Checkpointing;
 
 use crate::{PlanError, Planner};
 
-/// The fewest blocks, from the first, with whose recomputation each of `cells` needs at most `bytes`; all blocks if that is
-/// not enough. The cells are repeats: they differ in their seed alone.
+/// The fewest blocks, from the first, with whose recomputation each of `cells` needs at most `bytes`; all blocks if
+/// that is not enough. The cells are repeats: they differ in their seed alone.
 ///
 /// # Errors
 /// A cell cannot be planned.
@@ -30,7 +30,8 @@ pub fn least_recomputation(planner: &Planner, cells: &[Cell], bytes: u64) -> Res
         }
         Ok::<_, PlanError>(true)
     };
-    // Each recomputed block holds its input alone, and the first ones are recomputed last: more of them never need more.
+    // Each recomputed block holds its input alone, and the first ones are recomputed last: more of them never need
+    // more.
     let (mut low, mut high) = (0, blocks);
     while low < high {
         let middle = usize::midpoint(low, high);

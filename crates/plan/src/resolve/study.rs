@@ -12,8 +12,8 @@ use super::blocks::least_recomputation;
 use super::trial::Trial;
 use crate::{PlanError, Planner};
 
-/// Finds the values that the cells of `study` leave open. `tried` takes a real step with a cell, or says how an earlier one
-/// ended; `None` if there is none. Repeats get the same values. Of cells that come to the same the first one stays.
+/// Finds the values that the cells of `study` leave open. `tried` takes a real step with a cell, or says how an earlier
+/// one ended; `None` if there is none. Repeats get the same values. Of cells that come to the same the first one stays.
 ///
 /// # Errors
 /// A cell cannot be planned, or a real step cannot be taken.

@@ -20,8 +20,8 @@ const MOST_COLUMNS: usize = 3;
 /// A column's figures with the relative differences, and true if the source does not say which memory it counted.
 type Columns<'a> = IndexMap<(&'a str, bool), Vec<(&'a ComparedFigure, f64)>>;
 
-/// The mean and the worst difference for the columns with the worst. Only figures that count the same memory are compared,
-/// or those whose source does not say which, with that remark.
+/// The mean and the worst difference for the columns with the worst. Only figures that count the same memory are
+/// compared, or those whose source does not say which, with that remark.
 pub(super) fn sentence(evidence: &Evidence<'_>, figures: Figures) -> Option<Sentence> {
     let mut columns = Columns::new();
     for figure in evidence.published {

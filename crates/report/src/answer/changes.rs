@@ -23,12 +23,12 @@ const NOTABLE: f64 = 0.02;
 struct Change {
     words: String,
     rise: f64,
-    /// The same of reserved memory; `None` if it is not known.
+    /// Reserved memory before the change and after it; `None` if it is not known.
     reserved: Option<(f64, f64)>,
 }
 
-/// The way from the first configuration to the last, with its largest savings and with what makes things worse. `None` if
-/// the study does not make one change after the other.
+/// The way from the first configuration to the last, with its largest savings and with what makes things worse. `None`
+/// if the study does not make one change after the other.
 pub(super) fn sentence(evidence: &Evidence<'_>, figures: Figures) -> Option<Sentence> {
     let groups: Vec<&Group> = evidence.groups.iter().collect();
     let (Order::Cumulative, steps) = change::changes(&groups)? else {

@@ -18,7 +18,8 @@ pub(super) const MEMORY: [(&str, &str); 3] = [
 /// A smaller ratio of the dearest to the cheapest is no reason to choose one.
 const NOTABLE: f64 = 1.02;
 
-/// The first column of memory with a notable difference between these configurations that is no noise, and the words for it.
+/// The first column of memory with a notable difference between these configurations that is no noise, and the words
+/// for it.
 pub(super) fn telling_memory(groups: &[&Group], figures: Figures) -> Option<(&'static str, &'static str)> {
     let tells = |(column, _): &(&str, &str)| {
         let known: Vec<&Group> = groups

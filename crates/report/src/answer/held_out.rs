@@ -35,8 +35,8 @@ struct Losses<'g> {
     groups: Vec<(&'g Group, Stat)>,
 }
 
-/// The configuration with the lowest held-out loss of all, and for each axis the value with the lowest, all else equal; the
-/// same for forgetting. Models with random weights have no losses that say something.
+/// The configuration with the lowest held-out loss of all, and for each axis the value with the lowest, all else equal;
+/// the same for forgetting. Models with random weights have no losses that say something.
 pub(super) fn sentences(evidence: &Evidence<'_>) -> Vec<Sentence> {
     let columns = [
         (HELD_OUT, "the lowest held-out loss"),

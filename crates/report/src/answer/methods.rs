@@ -12,8 +12,8 @@ use crate::group::{BEYOND_NOISE, Group, Stat};
 use crate::markdown::escape;
 use crate::methods::{FORGETTING, HELD_OUT, Method, Titles, methods};
 
-/// The cheapest and the dearest method, each method compared with full fine-tuning, the fronts of loss against cost, and
-/// what is forgotten.
+/// The cheapest and the dearest method, each method compared with full fine-tuning, the fronts of loss against cost,
+/// and what is forgotten.
 pub(super) fn sentences(evidence: &Evidence<'_>) -> Vec<Sentence> {
     let titles = Titles::new(evidence.groups.iter().collect(), evidence.axes);
     let title = |group: &Group| escape(&titles.of(group));

@@ -17,8 +17,8 @@ const MOST_AXES: usize = 4;
 /// The longest value in a name, in characters. A longer one, such as a list of lengths, would hide the others.
 const LONGEST_VALUE: usize = 40;
 
-/// A configuration by the axes that it sets: `int4, rank 16`, as code. If another of `groups` has the same name, the first
-/// axes that tell the two apart follow.
+/// A configuration by the axes that it sets: `int4, rank 16`, as code. If another of `groups` has the same name, the
+/// first axes that tell the two apart follow.
 pub(super) fn name<'a>(group: &Group, groups: &[Group], axes: impl IntoIterator<Item = &'a String>) -> String {
     let mut axes: Vec<&String> = axes.into_iter().collect();
     axes.sort_by_key(|axis| position(axis).unwrap_or(PLAIN.len()));

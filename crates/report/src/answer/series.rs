@@ -47,8 +47,8 @@ pub(super) fn unit(axis: &str) -> Option<&'static str> {
     })
 }
 
-/// The series over an axis. Empty unless the axis is a quantity. Axes that change together with it, as `zip` pairs them,
-/// do not divide it.
+/// The series over an axis. Empty unless the axis is a quantity. Axes that change together with it, as `zip` pairs
+/// them, do not divide it.
 pub(super) fn series<'g>(groups: &'g [Group], axes: &[String], axis: &str, figures: Figures) -> Vec<Series<'g>> {
     let known: Vec<&Group> = groups
         .iter()

@@ -19,8 +19,8 @@ struct Tuned<'g> {
     is_at_edge: bool,
 }
 
-/// The value that gives each method its lowest held-out loss, in a study that tries several for each. A value at the edge of
-/// what was tried may not be the best one.
+/// The value that gives each method its lowest held-out loss, in a study that tries several for each. A value at the
+/// edge of what was tried may not be the best one.
 pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
     let mut methods: Vec<String> = evidence.groups.iter().map(Method::name_of).collect();
     methods.sort();

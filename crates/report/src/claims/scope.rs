@@ -90,7 +90,7 @@ impl Scope {
         }
     }
 
-    /// The same groups with one figure multiplied by `factor`, and an empty log.
+    /// This scope with one figure multiplied by `factor`, and an empty log.
     pub(crate) fn with_shift(&self, figure: Figure, factor: f64) -> Self {
         Self {
             shift: Some(Arc::new(Shift { figure, factor })),
@@ -99,8 +99,8 @@ impl Scope {
         }
     }
 
-    /// True if an expression that cannot be computed is a mistake of the spec. Later it is a matter of figures, such as a
-    /// division by a category that held nothing.
+    /// True if an expression that cannot be computed is a mistake of the spec. Later it is a matter of figures, such as
+    /// a division by a category that held nothing.
     pub(crate) fn is_strict(&self) -> bool {
         self.purpose == Purpose::DryRun
     }

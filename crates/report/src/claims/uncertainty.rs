@@ -18,8 +18,8 @@ const DEVIATIONS: f64 = 2.0;
 /// The part by which a figure of time, of speed, or of what allocators and processes hold may differ between two runs.
 const RUN_TO_RUN: f64 = 0.10;
 
-/// The reason why the `means` do not decide a claim; `None` if they do. `verdict` is the one by the means, and `repeats`
-/// has an evaluation for each seed.
+/// The reason why the `means` do not decide a claim; `None` if they do. `verdict` is the one by the means, and
+/// `repeats` has an evaluation for each seed.
 ///
 /// # Errors
 /// A wrong expression, with its place in the spec.
@@ -78,8 +78,8 @@ fn single_run(claim: &BoundClaim, scope: &Scope, verdict: ClaimVerdict) -> Resul
     Ok(None)
 }
 
-/// True for a column whose figures differ between equal runs: times and their spread among them. Allocated bytes, counts
-/// and losses do not.
+/// True for a column whose figures differ between equal runs: times and their spread among them. Allocated bytes,
+/// counts and losses do not.
 fn differs_between_runs(column: &str) -> bool {
     let of = column.strip_suffix("_spread").unwrap_or(column);
     matches!(dimension(of), Dimension::Time | Dimension::Speed)

@@ -86,8 +86,8 @@ impl<'l> Gate<'l> {
         self.expression.names().iter().map(String::as_str)
     }
 
-    /// The pairs that fail; `None` if no cell of A has all columns of the condition. A pair also fails if A has a figure
-    /// that B lacks: a cell that fails or no longer fits is not an improvement.
+    /// The pairs that fail; `None` if no cell of A has all columns of the condition. A pair also fails if A has a
+    /// figure that B lacks: a cell that fails or no longer fits is not an improvement.
     ///
     /// # Errors
     /// The condition cannot be computed for a pair.

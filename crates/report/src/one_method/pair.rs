@@ -17,7 +17,7 @@ pub(super) struct Pair<'g> {
     pub shared: Vec<String>,
     /// What tells `only` from `baseline` or from the same method in other pairs, besides its name.
     pub only_at: Vec<String>,
-    /// The same of `baseline`.
+    /// What tells `baseline` from `only` or from its own method in other pairs, besides its name.
     pub baseline_at: Vec<String>,
 }
 
@@ -74,8 +74,8 @@ impl<'g> Pair<'g> {
     }
 }
 
-/// The configurations of both sides that agree in the axes that neither side says. If each side has only one, they are a
-/// pair whatever their axes are: methods are compared at their own best rates.
+/// The configurations of both sides that agree in the axes that neither side says. If each side has only one, they are
+/// a pair whatever their axes are: methods are compared at their own best rates.
 pub(super) fn pairs<'g>(
     groups: &'g [Group],
     axes: &[String],
@@ -115,8 +115,8 @@ pub(super) fn pairs<'g>(
     Ok(pairs)
 }
 
-/// The axes that the names of the two sides say, so that their cells need not agree in them: the axis of a value, and those
-/// that belong to a method, if the two have no value in common.
+/// The axes that the names of the two sides say, so that their cells need not agree in them: the axis of a value, and
+/// those that belong to a method, if the two have no value in common.
 fn said<'a>(axes: &'a [String], sides: &[(&Pick, Vec<&Group>); 2]) -> Vec<&'a String> {
     let [(_, ours), (_, theirs)] = sides;
     let is_disjoint = |axis: &str| {

@@ -112,7 +112,8 @@ fn anchor(technique: &Technique) -> String {
     technique.key.to_lowercase().chars().filter(kept).collect()
 }
 
-/// Keys that decide how much of a technique a cell takes, or how samples come together, with the page that explains them.
+/// Keys that decide how much of a technique a cell takes, or how samples come together, with the page that explains
+/// them.
 const RELATED: [(&str, &str); 5] = [
     ("auto_batch_size", "out_of_memory.md"),
     ("pad_to_multiple_of", "batches.md"),

@@ -98,9 +98,9 @@ pub(crate) struct SavedTensors {
     /// The tensors that the backward pass reads by dtype, the largest sum first. Memory that a tensor keeps besides its
     /// elements has neither dtype nor shape.
     pub dtypes: Vec<TensorGroup>,
-    /// The same tensors by dtype and shape.
+    /// The tensors that the backward pass reads, by dtype and shape.
     pub shapes: Vec<TensorGroup>,
-    /// The same tensors by module.
+    /// The tensors that the backward pass reads, by module.
     pub modules: Vec<TensorGroup>,
 }
 

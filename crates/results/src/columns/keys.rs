@@ -13,9 +13,9 @@ use serde_json::Value as Json;
 use super::kind::Kind;
 use crate::datum::Datum;
 
-/// The keys of a cell as columns, in the spec's order and with dotted names for maps. A key that is left out has the value
-/// that its default comes to, and one that the cell does not heed is null. `device_memory` and
-/// `host_memory` are in bytes.
+/// The keys of a cell as columns, in the spec's order and with dotted names for maps. A key that is left out has the
+/// value that its default comes to, and one that the cell does not heed is null. `device_memory` and `host_memory` are
+/// in bytes.
 pub fn keys(cell: &Cell) -> Vec<(String, Datum)> {
     let heeded = |(name, value): (String, Datum)| match cell.heeds(&name) {
         true => (name, value),
@@ -29,8 +29,8 @@ pub fn default_keys() -> Vec<(String, Datum)> {
     resolved(&Cell::default())
 }
 
-/// True if a cell that heeds a key may leave it open. Null is then a value; in other columns it says that the key does not
-/// apply.
+/// True if a cell that heeds a key may leave it open. Null is then a value; in other columns it says that the key does
+/// not apply.
 pub fn is_optional(key: &str) -> bool {
     static OPTIONAL: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
         let open = default_keys().into_iter().filter(|(_, value)| value.is_null());

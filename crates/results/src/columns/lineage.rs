@@ -9,8 +9,8 @@ use crate::datum::Datum;
 
 /// The columns of how a cell came into its study. They follow those that identify a row.
 ///
-/// `asked` has the keys that the spec leaves open, `found` what they came to, and `trials` the real steps that the search took. `fallback_of` is the
-/// cell before this one on a ladder, and `fallback_step` the rung between them.
+/// `asked` has the keys that the spec leaves open, `found` what they came to, and `trials` the real steps that the
+/// search took. `fallback_of` is the cell before this one on a ladder, and `fallback_step` the rung between them.
 pub const LINEAGE: [(&str, Kind); 6] = [
     ("asked", Kind::Text),
     ("found", Kind::Text),

@@ -7,8 +7,8 @@ pub fn category_column(category: &str) -> String {
     format!("allocated_peak_{category}_bytes")
 }
 
-/// The column of a profile's figure: a component, their `total`, `allocated` after the backward pass, the `peak`, or the
-/// sum of `module_outputs`.
+/// The column of a profile's figure: a component, their `total`, `allocated` after the backward pass, the `peak`, or
+/// the sum of `module_outputs`.
 pub fn profile_column(figure: &str) -> String {
     format!("profile_{figure}_bytes")
 }

@@ -28,8 +28,8 @@ pub struct Row<'a> {
     pub prediction: Option<&'a Prediction>,
 }
 
-/// The frame of these rows, in their order. Its columns are [`IDENTITY`], [`LINEAGE`], the cell's keys, [`outcomes`] and
-/// [`predictions`]. Once a cell ran, `device`, `threads` and `instruction_set` are those that it ran on.
+/// The frame of these rows, in their order. Its columns are [`IDENTITY`], [`LINEAGE`], the cell's keys, [`outcomes`]
+/// and [`predictions`]. Once a cell ran, `device`, `threads` and `instruction_set` are those that it ran on.
 ///
 /// # Errors
 /// A value that does not fit the type of its column.

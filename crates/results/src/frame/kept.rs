@@ -77,8 +77,8 @@ impl KeptFrame {
         &self.frame
     }
 
-    /// The frame of cells with all columns of this version, in their order: those that the file lacks are null, and those
-    /// of other versions are left out.
+    /// The frame of cells with all columns of this version, in their order: those that the file lacks are null, and
+    /// those of other versions are left out.
     ///
     /// # Errors
     /// Columns that do not make a frame.
@@ -102,8 +102,8 @@ impl KeptFrame {
         Ok(DataFrame::new(kept.height(), columns)?)
     }
 
-    /// Writes the frame to `path`. A file that holds it already is left alone, and the file of an empty frame is removed.
-    /// Returns the path if the file changed.
+    /// Writes the frame to `path`. A file that holds it already is left alone, and the file of an empty frame is
+    /// removed. Returns the path if the file changed.
     ///
     /// # Errors
     /// The file cannot be written, or is not a kept frame.
@@ -124,8 +124,8 @@ impl KeptFrame {
         Ok(Some(path.to_path_buf()))
     }
 
-    /// True if the file at `path` holds this frame, or if the frame is empty and there is no file. Equal frames may differ
-    /// in their bytes: the Parquet library decides on those.
+    /// True if the file at `path` holds this frame, or if the frame is empty and there is no file. Equal frames may
+    /// differ in their bytes: the Parquet library decides on those.
     pub fn is_at(&self, path: &Path) -> bool {
         if self.frame.height() == 0 {
             return !path.exists();

@@ -10,7 +10,8 @@ use crate::datum::Datum;
 /// Gives the columns of an older version their present names and values. Otherwise a comparison of two versions would
 /// report differences of words.
 ///
-/// In version 0.1.0 the keys below `torch` had no prefix, and `autocast` was true or false. Later ones had `torch.loss`.
+/// In version 0.1.0 the keys below `torch` had no prefix, and `autocast` was true or false. Later ones had
+/// `torch.loss`.
 pub(super) fn translate(mut frame: DataFrame) -> PolarsResult<DataFrame> {
     if frame.column("torch.loss").is_ok() {
         frame.rename("torch.loss", "loss".into())?;

@@ -14,8 +14,8 @@ pub(super) struct Peak {
     pub prominence: u64,
 }
 
-/// The highest point of a curve, and the local maxima whose prominence is at least [`PROMINENT`] of its height, in their
-/// order.
+/// The highest point of a curve, and the local maxima whose prominence is at least [`PROMINENT`] of its height, in
+/// their order.
 pub(super) fn prominent(curve: &[u64]) -> Vec<Peak> {
     let Some(&highest) = curve.iter().max() else {
         return Vec::new();

@@ -62,8 +62,8 @@ pub fn recorded_steps(recording: &Recording) -> Vec<RecordedStep> {
     steps
 }
 
-/// The step that represents all recorded ones: the one with the highest peak, the last of equals. The first step is left
-/// out if there are others, because it makes the optimizer's state.
+/// The step that represents all recorded ones: the one with the highest peak, the last of equals. The first step is
+/// left out if there are others, because it makes the optimizer's state.
 pub fn steady_step(steps: &[RecordedStep]) -> Option<&RecordedStep> {
     let steady = if steps.len() > 1 { &steps[1..] } else { steps };
     steady.iter().max_by_key(|step| step.peak)

@@ -38,8 +38,8 @@ impl IdleDefaults {
         self.0.insert(invalid.key.to_string(), idle);
     }
 
-    /// The mistakes of the keys that no cell heeds. `having` counts the cells that have a default; `is_excused` is asked with
-    /// the key and those that it contradicts. What follows from another is left out.
+    /// The mistakes of the keys that no cell heeds. `having` counts the cells that have a default; `is_excused` is
+    /// asked with the key and those that it contradicts. What follows from another is left out.
     pub(super) fn unheeded(
         mut self,
         having: impl Fn(&str) -> usize,

@@ -99,7 +99,8 @@ impl Tape {
             Work::Block(frame) => [self.walk_back_again(frame as usize, &gradient, recompute), None, None],
         };
         if saved.frame.is_some() {
-            // What was recomputed is nowhere else: it goes when the derivative returns, as C++ lets go of variables, from behind.
+            // What was recomputed is nowhere else: it goes when the derivative returns, as C++ lets go of variables,
+            // from behind.
             self.release_saved(self.graph.borrow_mut().saved(saved).iter_mut().rev());
         }
         self.validate(&mut gradients, &backward.attributes);
@@ -173,7 +174,8 @@ impl Tape {
     }
 
     /// Adds a gradient to what is in an input buffer: in place where the engine is the only one to hold what is there
-    /// (`can_accumulate_inplace` in `torch/csrc/autograd/input_buffer.cpp`). A tensor that is seen otherwise is held by how it is seen.
+    /// (`can_accumulate_inplace` in `torch/csrc/autograd/input_buffer.cpp`). A tensor that is seen otherwise is held by
+    /// how it is seen.
     fn accumulate<'t>(&'t self, there: Option<View>, gradient: Tensor<'t>) -> View {
         let Some(there) = there else {
             return gradient.into_view();

@@ -63,7 +63,7 @@ impl CachingAllocator {
         }
     }
 
-    /// The same, but of its counts only those of what is held of the device are kept.
+    /// An allocator that holds nothing, and that counts only what is held of the device.
     pub(super) fn without_counts_of_blocks(settings: &Settings, device: &DeviceMemory) -> Self {
         Self {
             counts_blocks: false,
@@ -104,8 +104,9 @@ impl CachingAllocator {
         self.stats.reset_peaks();
     }
 
-    /// True if events that leave the blocks which they found, such as a step's, would find the same free blocks as they did
-    /// when the device had been called `device_calls` times. Free blocks are what segments have beside the blocks in use.
+    /// True if events that leave the blocks which they found, such as a step's, would find the same free blocks as they
+    /// did when the device had been called `device_calls` times. Free blocks are what segments have beside the blocks
+    /// in use.
     pub(super) fn is_steady_since(&self, device_calls: u64) -> bool {
         self.device_calls == device_calls && !self.collects()
     }
@@ -206,8 +207,8 @@ impl CachingAllocator {
         }
     }
 
-    /// A malloc of `bytes` bytes that are freed at once, which changes peaks alone. Gives the bytes of their block; `None`, and
-    /// nothing has changed, where no free block will do or settings let the two calls change more.
+    /// A malloc of `bytes` bytes that are freed at once, which changes peaks alone. Gives the bytes of their block;
+    /// `None`, and nothing has changed, where no free block will do or settings let the two calls change more.
     pub(super) fn malloc_and_free(&mut self, bytes: u64) -> Option<u64> {
         let settings = &self.settings;
         let is_plain = !settings.expandable_segments && settings.max_split_size.is_none() && !self.collects();

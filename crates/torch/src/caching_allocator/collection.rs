@@ -10,8 +10,8 @@ impl CachingAllocator {
         self.limit.is_some() && self.settings.garbage_collection_threshold.is_some()
     }
 
-    /// Releases whole free segments of the large pool where more is reserved than the threshold's share of the limit: those
-    /// of the mean age and above, and again with the rest's mean, until there is less.
+    /// Releases whole free segments of the large pool where more is reserved than the threshold's share of the limit:
+    /// those of the mean age and above, and again with the rest's mean, until there is less.
     pub(super) fn collect_garbage(&mut self) {
         let (Some(limit), Some(threshold)) = (self.limit, self.settings.garbage_collection_threshold) else {
             return;

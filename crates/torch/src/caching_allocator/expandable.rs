@@ -14,8 +14,8 @@ impl CachingAllocator {
         }
     }
 
-    /// A free block of at least `size` bytes, in no pool: where the addresses suffice first, memory is put behind what is
-    /// free there. Where the device has too little, what it gave stays in the pool.
+    /// A free block of at least `size` bytes, in no pool: where the addresses suffice first, memory is put behind what
+    /// is free there. Where the device has too little, what it gave stays in the pool.
     pub(super) fn expand(&mut self, size: u64, pool: PoolKind) -> Option<BlockId> {
         let mut id = self.expandable(size, pool)?;
         if self.blocks[id].state == State::Unmapped {
@@ -76,7 +76,8 @@ impl CachingAllocator {
         Some(id)
     }
 
-    /// Puts memory behind the first `size` bytes of an unmapped block, in whole pages, and adds it to the free blocks around.
+    /// Puts memory behind the first `size` bytes of an unmapped block, in whole pages, and adds it to the free blocks
+    /// around.
     fn map(&mut self, id: BlockId, size: u64) -> Option<()> {
         let pool = self.blocks[id].pool;
         let mapped = size.next_multiple_of(self.page(pool));

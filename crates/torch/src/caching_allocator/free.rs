@@ -2,8 +2,8 @@
 
 use super::blocks::BlockId;
 
-/// Free blocks by size, then address. They are kept by classes of nearly equal sizes, so that to find one is to find a bit and
-/// to search in a few. The first in order is the last of its class, so that to take it moves no other.
+/// Free blocks by size, then address. They are kept by classes of nearly equal sizes, so that to find one is to find a
+/// bit and to search in a few. The first in order is the last of its class, so that to take it moves no other.
 #[derive(Debug, Clone)]
 pub(super) struct FreeBlocks {
     classes: Vec<Vec<Entry>>,
@@ -30,8 +30,8 @@ fn order(size: u64, address: u64) -> u128 {
     u128::from(size) << 64 | u128::from(address)
 }
 
-/// How many entries at the front of a class, the largest first, come after a place in the order. Most classes have a few
-/// entries, of which a scan from the back looks at fewer than a binary search.
+/// How many entries at the front of a class, the largest first, come after a place in the order. Most classes have a
+/// few entries, of which a scan from the back looks at fewer than a binary search.
 fn after(class: &[Entry], order: u128) -> usize {
     const FEW: usize = 8;
     if class.len() > FEW {

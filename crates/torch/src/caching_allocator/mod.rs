@@ -1,12 +1,12 @@
 //! PyTorch's CUDA caching allocator: how much of a GPU it holds for what a program allocates.
 //!
-//! Rules and names of PyTorch 2.15 (`c10/cuda/CUDACachingAllocator.cpp`, `c10/core/AllocatorConfig.cpp`), for one stream: no
-//! events, no graph capture, no pools of the user's own. `python/allocator` compares with PyTorch's own.
+//! Rules and names of PyTorch 2.15 (`c10/cuda/CUDACachingAllocator.cpp`, `c10/core/AllocatorConfig.cpp`), for one
+//! stream: no events, no graph capture, no pools of the user's own. `python/allocator` compares with PyTorch's own.
 //!
-//! A request is rounded up ([`rounding`]) and belongs to the small or the large pool. The free block of the pool that fits
-//! best is taken (`pool`) and split where much is left; where there is none, the device is asked for a segment (`segments`,
-//! `expandable`), and where it refuses, cached segments go back to it first. Blocks that are freed merge with their free
-//! neighbours and stay.
+//! A request is rounded up ([`rounding`]) and belongs to the small or the large pool. The free block of the pool that
+//! fits best is taken (`pool`) and split where much is left; where there is none, the device is asked for a segment
+//! (`segments`, `expandable`), and where it refuses, cached segments go back to it first. Blocks that are freed merge
+//! with their free neighbours and stay.
 
 mod allocator;
 mod blocks;

@@ -1,8 +1,9 @@
 //! The memory that the allocator holds if the model is loaded in other ways.
 //!
-//! Training releases nothing that the load made, so all that it meets of a load are the free blocks of both pools. While the
-//! device gives what it is asked for and nothing is given back, the pools do not heed each other, and what is held only grows.
-//! Then the growth of a pool follows from the sizes of its free blocks, and is replayed once for all loads that leave the same.
+//! Training releases nothing that the load made, so all that it meets of a load are the free blocks of both pools.
+//! While the device gives what it is asked for and nothing is given back, the pools do not heed each other, and what is
+//! held only grows. Then the growth of a pool follows from the sizes of its free blocks, and is replayed once for all
+//! loads that leave the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +15,8 @@ use super::pool_kind::PoolKind;
 use super::rounding::block_size;
 use super::{Allocation, CachingAllocator, DeviceMemory, Settings};
 
-/// The most memory that is held of the device since the load, if the model is loaded as in each of `loads` and trained as in
-/// `trace`, which releases nothing that it loaded itself. Loads with which memory runs out are left out.
+/// The most memory that is held of the device since the load, if the model is loaded as in each of `loads` and trained
+/// as in `trace`, which releases nothing that it loaded itself. Loads with which memory runs out are left out.
 pub fn reserved_peaks(loads: &[Trace], trace: &Trace, settings: &Settings, device: &DeviceMemory) -> Vec<u64> {
     let loaded = loads.par_iter().filter_map(|load| {
         let mut allocator = CachingAllocator::without_counts_of_blocks(settings, device);
@@ -186,7 +187,7 @@ fn growths(loaded: &[CachingAllocator], kind: PoolKind, calls: &Calls, settings:
     free.iter().map(|sizes| growths[sizes.as_slice()]).collect()
 }
 
-/// The same of a pool with free blocks of these sizes.
+/// Bytes by which a pool with free blocks of these sizes grows in training; `None` if memory runs out.
 fn growth(sizes: &[u64], kind: PoolKind, calls: &Calls, settings: &Settings) -> Option<u64> {
     let mut allocator = CachingAllocator::without_counts_of_blocks(settings, &DeviceMemory::UNLIMITED);
     allocator.add_free(sizes, kind)?;

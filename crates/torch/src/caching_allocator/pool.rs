@@ -38,8 +38,8 @@ impl Pool {
         self.unmapped.iter().map(|&(_, id)| id)
     }
 
-    /// Takes the block for `size` bytes out of the pool: the smallest that is large enough, of equal ones that with the lowest
-    /// address. Only that one is looked at: where it may not be taken, nothing is found.
+    /// Takes the block for `size` bytes out of the pool: the smallest that is large enough, of equal ones that with the
+    /// lowest address. Only that one is looked at: where it may not be taken, nothing is found.
     pub(super) fn take_best_fit(&mut self, size: u64, blocks: &Blocks, settings: &Settings) -> Option<BlockId> {
         let (first, place) = self.free.first_at_least(size)?;
         let is_growing = blocks[first].expandable;
@@ -63,8 +63,8 @@ impl Pool {
         Some(best)
     }
 
-    /// The same where segments grow, in which `first` is the smallest block. The end of a growing segment is as large as it can
-    /// become, so that holes inside come first.
+    /// The best block where segments grow, in which `first` is the smallest block. The end of a growing segment is as
+    /// large as it can become, so that holes inside come first.
     fn best_fit_of_growing(&self, first: BlockId, size: u64, blocks: &Blocks) -> BlockId {
         let reach = |id| {
             let block: &Block = &blocks[id];

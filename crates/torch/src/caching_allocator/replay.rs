@@ -162,8 +162,8 @@ impl Replay {
         true
     }
 
-    /// Follows a block that is freed at once. Returns false, and nothing has changed but peaks that it reaches, if it needs a
-    /// closer look.
+    /// Follows a block that is freed at once. Returns false, and nothing has changed but peaks that it reaches, if it
+    /// needs a closer look.
     fn passes(&mut self, bytes: u64) -> bool {
         let Some(taken) = self.allocator.malloc_and_free(bytes) else {
             return false;
@@ -267,7 +267,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A load of 30 MiB of which 12 are temporary, then a step with 25 MiB that are released, an empty cache and another.
+    /// A load of 30 MiB of which 12 are temporary, then a step with 25 MiB that are released, an empty cache and
+    /// another.
     fn trace() -> Trace {
         let mut trace = Trace::new();
         trace.phase(Phase::Load);

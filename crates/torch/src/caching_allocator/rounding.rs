@@ -15,8 +15,8 @@ const SEGMENT_STEP: u64 = 2 * MIB;
 /// The largest request; larger ones fail at once.
 pub(super) const LARGEST_REQUEST: u64 = (1 << 60) - 1;
 
-/// Into how many steps each power of two is divided (`roundup_power2_divisions`), by powers from 1 MiB to 32 GiB; smaller
-/// sizes go by the first, larger ones by the last. 0 and 1 stand for no such rounding.
+/// Into how many steps each power of two is divided (`roundup_power2_divisions`), by powers from 1 MiB to 32 GiB;
+/// smaller sizes go by the first, larger ones by the last. 0 and 1 stand for no such rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Divisions(pub [u64; Divisions::INTERVALS]);
 
@@ -55,7 +55,8 @@ fn round_within_power(bytes: u64, divisions: u64) -> u64 {
     }
 }
 
-/// Bytes that are asked of CUDA for a block of `size` bytes if segments do not grow; `large_segment_size` is the setting.
+/// Bytes that are asked of CUDA for a block of `size` bytes if segments do not grow; `large_segment_size` is the
+/// setting.
 pub(super) fn segment_size(size: u64, large_segment_size: u64) -> u64 {
     if size <= LARGEST_SMALL {
         SMALL_SEGMENT

@@ -7,8 +7,8 @@ use super::rounding::segment_size;
 use super::settings::TieBreak;
 
 impl CachingAllocator {
-    /// Memory of the device for a block of `size` bytes: a new segment, or a growing one grown. The block is free and in no
-    /// pool; it may be larger than `size`.
+    /// Memory of the device for a block of `size` bytes: a new segment, or a growing one grown. The block is free and
+    /// in no pool; it may be larger than `size`.
     pub(super) fn reserve(&mut self, size: u64, pool: PoolKind) -> Option<BlockId> {
         let segment = segment_size(size, self.settings.large_segment_size);
         let reserved = self.stats.all.reserved.current;
@@ -34,8 +34,8 @@ impl CachingAllocator {
         Some(self.blocks.add(Block::segment(address, segment, pool)))
     }
 
-    /// Addresses that were never in use, above all that were or below them, so that the lowest is that of the block to take
-    /// of equal ones. The first is a multiple of `alignment`.
+    /// Addresses that were never in use, above all that were or below them, so that the lowest is that of the block to
+    /// take of equal ones. The first is a multiple of `alignment`.
     pub(super) fn take_addresses(&mut self, size: u64, alignment: u64) -> Option<u64> {
         let (address, next) = match self.settings.tie_break {
             TieBreak::Age => {
@@ -68,8 +68,8 @@ impl CachingAllocator {
         }
     }
 
-    /// Releases as many oversize segments as a block of `size` bytes needs: one that is large enough, or the largest ones.
-    /// Returns true if that was enough.
+    /// Releases as many oversize segments as a block of `size` bytes needs: one that is large enough, or the largest
+    /// ones. Returns true if that was enough.
     pub(super) fn release_oversize(&mut self, size: u64, pool: PoolKind) -> bool {
         let Some(oversize) = self.settings.max_split_size else {
             return false;

@@ -33,8 +33,8 @@ impl Amount {
     }
 }
 
-/// Amounts of a pool, or of both. Each peak has an instant of its own. With one stream a freed block is free at once, so
-/// PyTorch's active bytes are the allocated ones.
+/// Amounts of a pool, or of both. Each peak has an instant of its own. With one stream a freed block is free at once,
+/// so PyTorch's active bytes are the allocated ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// Blocks in use.

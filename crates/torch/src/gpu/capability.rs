@@ -55,8 +55,8 @@ impl ComputeCapability {
         }
     }
 
-    /// The multiprocessors of one of its GPUs, where none is named or its own are not known: P40, P100, V100, T4, A100, A40,
-    /// L40, H100, B200 and RTX PRO 6000.
+    /// The multiprocessors of one of its GPUs, where none is named or its own are not known: P40, P100, V100, T4, A100,
+    /// A40, L40, H100, B200 and RTX PRO 6000.
     pub fn multiprocessors(self) -> u64 {
         match self {
             Self(..=5, _) | Self(6, 1..) => 30,
@@ -72,7 +72,8 @@ impl ComputeCapability {
         }
     }
 
-    /// The threads that a multiprocessor runs at once (the table of technical specifications in the CUDA C++ Programming Guide).
+    /// The threads that a multiprocessor runs at once (the table of technical specifications in the CUDA C++
+    /// Programming Guide).
     pub fn threads(self) -> u64 {
         match self {
             Self(7, 5..) => 1024,

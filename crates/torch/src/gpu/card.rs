@@ -20,8 +20,8 @@ pub struct Gpu {
     pub nominal_gib: u64,
     /// Its multiprocessors, if they are known.
     pub multiprocessors: Option<u64>,
-    /// Bytes of memory as CUDA reports them (`totalGlobalMem`), less than on the box: the driver keeps some, and ECC takes
-    /// some. Drivers differ by up to 2 %; of those seen, without Windows, it is the least.
+    /// Bytes of memory as CUDA reports them (`totalGlobalMem`), less than on the box: the driver keeps some, and ECC
+    /// takes some. Drivers differ by up to 2 %; of those seen, without Windows, it is the least.
     pub total_bytes: u64,
     /// The source of `total_bytes`.
     pub total_source: MemorySource,
@@ -57,7 +57,8 @@ impl fmt::Display for MemorySource {
     }
 }
 
-/// The memory of a process besides what PyTorch's allocator holds. It depends on the driver and on the libraries that are loaded.
+/// The memory of a process besides what PyTorch's allocator holds. It depends on the driver and on the libraries that
+/// are loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context {
     /// Its bytes.
@@ -123,7 +124,8 @@ impl Gpu {
     }
 
     /// The GPU with this name, however it is spaced and with the maker's words or without: `NVIDIA GeForce RTX 3090` is
-    /// `rtx-3090`, and `NVIDIA A100-SXM4-80GB` is `a100-80gb`. A model that is sold with different memories needs its size.
+    /// `rtx-3090`, and `NVIDIA A100-SXM4-80GB` is `a100-80gb`. A model that is sold with different memories needs its
+    /// size.
     ///
     /// # Errors
     ///

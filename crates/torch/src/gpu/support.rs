@@ -46,8 +46,8 @@ pub fn autocasts_to_bfloat16(capability: ComputeCapability, torch: Option<&str>)
 
 /// A note if wheels of PyTorch's release `torch` (`None` for today's) have no kernels for such a GPU, all or some.
 ///
-/// Pascal is in wheels for CUDA 12.6 alone from 2.8 on (pytorch/pytorch#157517), Volta from 2.11 on (#172352), and wheels
-/// for CUDA 12.6 end with 2.14 (#190385). Blackwell's begin with 2.7.
+/// Pascal is in wheels for CUDA 12.6 alone from 2.8 on (pytorch/pytorch#157517), Volta from 2.11 on (#172352), and
+/// wheels for CUDA 12.6 end with 2.14 (#190385). Blackwell's begin with 2.7.
 pub fn wheels(capability: ComputeCapability, torch: Option<&str>) -> Option<String> {
     let generation = capability.architecture().name();
     let is_before = |version| !is_at_least(torch, version);
@@ -72,7 +72,8 @@ pub fn wheels(capability: ComputeCapability, torch: Option<&str>) -> Option<Stri
     }
 }
 
-/// True if a release is `version` or newer; today's is, and so is a text that is not a version, which is refused elsewhere.
+/// True if a release is `version` or newer; today's is, and so is a text that is not a version, which is refused
+/// elsewhere.
 fn is_at_least(torch: Option<&str>, version: Version) -> bool {
     let release = torch.and_then(|torch| torch.parse::<Version>().ok());
     release.is_none_or(|release| release >= version)

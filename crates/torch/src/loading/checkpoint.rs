@@ -34,8 +34,8 @@ impl Entry {
     }
 }
 
-/// Every tensor, by the parts of its name: sorted with numbers as numbers (`dot_natural_key` in `core_model_loading.py`).
-/// Before 5.0.0 the tenth block came after the first, which is as large.
+/// Every tensor, by the parts of its name: sorted with numbers as numbers (`dot_natural_key` in
+/// `core_model_loading.py`). Before 5.0.0 the tenth block came after the first, which is as large.
 pub(super) fn sorted(config: &ModelConfig) -> Vec<Entry> {
     let family = config.family.description();
     let tensors = |modules: &'static [Module]| {

@@ -54,15 +54,15 @@ pub(super) enum Arrival {
 const PER_TENSOR: u64 = 128 << 10;
 
 impl LoadOrder {
-    /// Threads as fast as no source says: the four of transformers (`GLOBAL_WORKERS`) copy equally fast, and the main thread
-    /// takes as long for a tensor as one of them for half a MiB, about half a millisecond.
+    /// Threads as fast as no source says: the four of transformers (`GLOBAL_WORKERS`) copy equally fast, and the main
+    /// thread takes as long for a tensor as one of them for half a MiB, about half a millisecond.
     pub const THREADS: Self = Self::Threads {
         workers: 4,
         main: 512 << 10,
     };
 
-    /// The orders that threads may take elsewhere: none ahead of the main thread or all of them, on two cores or more, and
-    /// with a main thread that takes no time or twice as long.
+    /// The orders that threads may take elsewhere: none ahead of the main thread or all of them, on two cores or more,
+    /// and with a main thread that takes no time or twice as long.
     pub const OTHER_THREADS: [Self; 5] = [
         Self::InTurn,
         Self::Threads {
@@ -91,7 +91,8 @@ impl LoadOrder {
     }
 }
 
-/// The worker that is free first brings the next tensor. Its memory is taken at once; the main thread waits for the copy.
+/// The worker that is free first brings the next tensor. Its memory is taken at once; the main thread waits for the
+/// copy.
 fn threads(workers: usize, main: u64, sizes: &[u64]) -> Vec<Arrival> {
     let mut free_at = vec![0_u64; workers];
     let mut main_free_at = 0;

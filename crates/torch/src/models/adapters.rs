@@ -17,8 +17,8 @@ impl<'t> Loader<'t, '_> {
         is_open && self.configuration.model.adapts(adapter, name)
     }
 
-    /// Trains a copy of a norm's weight in its own format, if LayerNorm tuning tunes it (`tuners/ln_tuning/layer.py`) or it is
-    /// saved whole.
+    /// Trains a copy of a norm's weight in its own format, if LayerNorm tuning tunes it (`tuners/ln_tuning/layer.py`)
+    /// or it is saved whole.
     pub(crate) fn train_norm(&mut self, norm: &mut Norm<'t>, block: Option<usize>) {
         let (model, adapter) = (&self.configuration.model, self.configuration.adapter.as_ref());
         if adapter.is_some_and(|adapter| model.tunes_norm(adapter, &self.name(norm.path, block))) {
@@ -83,8 +83,8 @@ impl<'t> Loader<'t, '_> {
         })
     }
 
-    /// Puts an adapter on the layer if it is one of the targets, or trains a copy if it is saved whole. `block` is the one it
-    /// is in, if any.
+    /// Puts an adapter on the layer if it is one of the targets, or trains a copy if it is saved whole. `block` is the
+    /// one it is in, if any.
     pub(crate) fn adapt(&mut self, linear: &mut Linear<'t>, block: Option<usize>) {
         let configuration = self.configuration;
         let Some(options) = &configuration.adapter else {

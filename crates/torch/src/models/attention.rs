@@ -132,7 +132,8 @@ impl<'t> SelfAttention<'t> {
             let (past_keys, past_values) = cached.take().map(<(_, _)>::from).unzip();
             let keys = behind(past_keys, &key);
             let values = behind(past_values, &value);
-            // Of a layer with a window the cache keeps what the next token sees (`DynamicSlidingWindowLayer.update`): a view.
+            // Of a layer with a window the cache keeps what the next token sees (`DynamicSlidingWindowLayer.update`): a
+            // view.
             let kept = |states: &Tensor<'t>| match window {
                 Some(window) if states.dim_from_last(1) >= window => {
                     states.clone().with_layout(states.view.layout.narrow(2, window - 1))

@@ -457,8 +457,8 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// TRL's `_chunked_cross_entropy_loss` (`trl/trainer/sft_trainer.py` of 1.9), where every token has a label: each chunk is
-    /// checkpointed.
+    /// TRL's `_chunked_cross_entropy_loss` (`trl/trainer/sft_trainer.py` of 1.9), where every token has a label: each
+    /// chunk is checkpointed.
     fn chunked_loss(&self, normed: &Tensor<'t>, ids: &Tensor<'t>) -> Tensor<'t> {
         let tape = normed.tape;
         let others = ids.dim_from_last(0) - 1;

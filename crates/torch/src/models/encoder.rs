@@ -94,8 +94,9 @@ impl<'t> Encoder<'t> {
         let mut pooler = if bert {
             loader.linear("bert.pooler.dense")
         } else {
-            // PEFT trains a copy, and refuses one whose weight is quantised (as of 0.21: "only Tensors of floating point dtype
-            // can require gradients"). So bitsandbytes has to be told to leave it out, by `llm_int8_skip_modules`.
+            // PEFT trains a copy, and refuses one whose weight is quantised (as of 0.21: "only Tensors of floating
+            // point dtype can require gradients"). So bitsandbytes has to be told to leave it out, by
+            // `llm_int8_skip_modules`.
             loader.head("pre_classifier")
         };
         let mut classifier = loader.head("classifier");

@@ -1,7 +1,7 @@
-//! What modules are made of: their weights. The adapters come after them ([`super::adapters`]). Quantised models were loaded before
-//! ([`crate::loading`]); others come to the GPU as their modules ask, as with `model.to("cuda")`. Names, shapes and
-//! biases are the family's ([`arch`]), which lists them in the order of a forward pass; the modelling code asks for
-//! them by name in its own order.
+//! What modules are made of: their weights. The adapters come after them ([`super::adapters`]). Quantised models were
+//! loaded before ([`crate::loading`]); others come to the GPU as their modules ask, as with `model.to("cuda")`. Names,
+//! shapes and biases are the family's ([`arch`]), which lists them in the order of a forward pass; the modelling code
+//! asks for them by name in its own order.
 
 use arch::{Kind, ModelConfig, Module};
 use options::Upcast;
@@ -77,8 +77,8 @@ impl<'t, 'c> Loader<'t, 'c> {
         self.block = block;
     }
 
-    /// Ends the base model. PEFT's k-bit preparation has cast weights to float32 one by one and, in newer releases, gives the
-    /// allocator's cache back at its end.
+    /// Ends the base model. PEFT's k-bit preparation has cast weights to float32 one by one and, in newer releases,
+    /// gives the allocator's cache back at its end.
     pub(crate) fn end_base_model(&mut self) {
         self.block = None;
         if self.configuration.upcast != Upcast::None && self.configuration.peft.empties_cache {

@@ -13,7 +13,8 @@ pub(crate) struct Shape {
     pub past: u32,
     /// Some samples are shorter than the batch.
     pub padded: bool,
-    /// Samples that are packed into a row are searched for: where no keys and values are cached, from transformers 4.53 on.
+    /// Samples that are packed into a row are searched for: where no keys and values are cached, from transformers 4.53
+    /// on.
     pub searched: bool,
     /// Tokens that a token sees, where it does not see all.
     pub window: Option<u32>,
@@ -94,8 +95,8 @@ impl Tape {
         Some(mask)
     }
 
-    /// The mask of an encoder's padded batch, (batch, 1, len, len): a token sees all that is not padding. Booleans, or numbers to
-    /// add to the scores.
+    /// The mask of an encoder's padded batch, (batch, 1, len, len): a token sees all that is not padding. Booleans, or
+    /// numbers to add to the scores.
     pub(crate) fn padding_mask(&self, batch: u32, len: u32, numbers: Option<Dtype>) -> Tensor<'_> {
         let dims = [batch, 1, len, len];
         let mask = self.empty(&dims, Dtype::Bool);

@@ -184,8 +184,8 @@ impl<'t> Tensor<'t> {
         }
     }
 
-    /// `flash_attn_varlen_func` on one row of samples that begin at `starts`: (1, heads, length, width). The row is a view for it
-    /// (`_flash_attention_forward` in `modeling_flash_attention_utils.py`).
+    /// `flash_attn_varlen_func` on one row of samples that begin at `starts`: (1, heads, length, width). The row is a
+    /// view for it (`_flash_attention_forward` in `modeling_flash_attention_utils.py`).
     pub(crate) fn flash_attention_apart(&self, key: &Self, value: &Self, starts: &Self) -> Tensor<'t> {
         let tape = self.tape;
         let [query, key, value] = [self, key, value].map(|tensor| tensor.cast_for_autocast());
@@ -205,7 +205,8 @@ impl<'t> Tensor<'t> {
     }
 
     /// `scaled_dot_product_attention` step by step in float32, where no kernel takes the format
-    /// (`_scaled_dot_product_attention_math` in `aten/src/ATen/native/transformers/attention.cpp`): (batch, heads, length, width).
+    /// (`_scaled_dot_product_attention_math` in `aten/src/ATen/native/transformers/attention.cpp`): (batch, heads,
+    /// length, width).
     fn math_attention(&self, key: &Self, value: &Self, mask: Option<&Self>) -> Tensor<'t> {
         let tape = self.tape;
         let [query, key, value] = [self, key, value];
@@ -350,8 +351,8 @@ fn flash_splits(blocks: u64, at_once: u64, key_blocks: u64) -> u64 {
     splits().find(|&splits| efficiency(splits) >= 0.85 * best).unwrap_or(1)
 }
 
-/// What a kernel saved of queries, keys and values. Generated code saves arguments in the order of their names, of which a mask's
-/// is the first.
+/// What a kernel saved of queries, keys and values. Generated code saves arguments in the order of their names, of
+/// which a mask's is the first.
 fn arguments<'t>(backward: &Backward<'t>) -> [Tensor<'t>; 3] {
     let first = usize::from(backward.attributes.axis);
     [first + 1, first, first + 2].map(|at| backward.saved(at))
@@ -372,9 +373,9 @@ fn portable<'t>(backward: &mut Backward<'t>, _: &Tensor<'t>) -> Gradients<'t> {
     wanted(backward, all_heads(backward))
 }
 
-/// cuDNN's kernel, all of whose memory is one workspace: the sums of the queries' gradients in float32, a number for each row of
-/// scores, and the keys' and values' gradients of heads that share them. cuDNN 9.19 took so much on an H100 for heads of 64 to
-/// 256 numbers and for all lengths; other releases and B200 are assumed to take the same.
+/// cuDNN's kernel, all of whose memory is one workspace: the sums of the queries' gradients in float32, a number for
+/// each row of scores, and the keys' and values' gradients of heads that share them. cuDNN 9.19 took so much on an H100
+/// for heads of 64 to 256 numbers and for all lengths; other releases and B200 are assumed to take the same.
 fn cudnn<'t>(backward: &mut Backward<'t>, _: &Tensor<'t>) -> Gradients<'t> {
     let tape = backward.tape;
     let saved = arguments(backward);
@@ -388,7 +389,8 @@ fn cudnn<'t>(backward: &mut Backward<'t>, _: &Tensor<'t>) -> Gradients<'t> {
     wanted(backward, gradients)
 }
 
-/// Bytes of cuDNN's workspace for a batch with so many heads of queries and of keys, queries, keys, and numbers of a head.
+/// Bytes of cuDNN's workspace for a batch with so many heads of queries and of keys, queries, keys, and numbers of a
+/// head.
 fn cudnn_workspace([batch, heads, shared, length, keys, width]: [u64; 6]) -> u64 {
     let sums = batch * heads * length * (width + 1) * Dtype::Float32.size();
     let expanded = match shared == heads {
@@ -398,8 +400,8 @@ fn cudnn_workspace([batch, heads, shared, length, keys, width]: [u64; 6]) -> u64
     sums + expanded + CUDNN_WORKSPACE
 }
 
-/// The memory-efficient kernel: the queries' gradients are summed up in a workspace of float32, before Volta only those of halves
-/// (`kNeedsAccumGradQ` in `aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_backward.h`).
+/// The memory-efficient kernel: the queries' gradients are summed up in a workspace of float32, before Volta only those
+/// of halves (`kNeedsAccumGradQ` in `aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_backward.h`).
 fn efficient<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
     let tape = backward.tape;
     let [query, key, value] = arguments(backward);
@@ -440,7 +442,8 @@ fn flash_apart<'t>(backward: &mut Backward<'t>, _: &Tensor<'t>) -> Gradients<'t>
     flash_gradients(backward, |length| length + FLASH_ROWS * samples)
 }
 
-/// FlashAttention-2: the queries' gradients are summed up in float32, and the keys' and values' of heads that share them.
+/// FlashAttention-2: the queries' gradients are summed up in float32, and the keys' and values' of heads that share
+/// them.
 fn flash_gradients<'t>(backward: &mut Backward<'t>, rows: impl Fn(u32) -> u32) -> Gradients<'t> {
     let tape = backward.tape;
     let [query, key, value] = arguments(backward);
@@ -481,7 +484,8 @@ mod tests {
         }
     }
 
-    /// The same of FlashAttention-2: 1 x 777 with 14 heads of 64, 2 x 512 with 9 of 64, 8 x 333 with 4 of 256.
+    /// FlashAttention-2's splits, by what it took on an H100: 1 x 777 with 14 heads of 64, 2 x 512 with 9 of 64, 8 x
+    /// 333 with 4 of 256.
     #[test]
     fn flash_attention_splits_keys_where_queries_are_few() {
         assert_eq!(flash_splits(14 * 13, 264, 4), 4);

@@ -150,8 +150,8 @@ impl<'t> Tensor<'t> {
 }
 
 impl<'t> Tensor<'t> {
-    /// `dropout(self, p)` of a p above 0: a GPU remembers what is kept as one byte an element, the CPU as numbers. In an
-    /// evaluation nothing is dropped.
+    /// `dropout(self, p)` of a p above 0: a GPU remembers what is kept as one byte an element, the CPU as numbers. In
+    /// an evaluation nothing is dropped.
     pub(crate) fn dropout(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             [Some(grad.like(grad.dtype())), None, None]

@@ -11,7 +11,7 @@ impl<'t> Tensor<'t> {
         [(self.numel() / u64::from(width.max(1))) as u32, width]
     }
 
-    /// The same, as what an operation gave that was seen otherwise.
+    /// This tensor, as what an operation gave that was seen otherwise.
     fn seen_otherwise(self) -> Self {
         let layout = self.view.layout;
         self.with_layout(layout)

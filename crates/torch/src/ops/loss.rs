@@ -39,8 +39,8 @@ impl<'t> Tensor<'t> {
         self.log_softmax().nll_loss(target)
     }
 
-    /// TRL's `_chunk` (`trl/trainer/sft_trainer.py` of 1.9): the loss of the tokens with these hidden states, (tokens, width),
-    /// from logits in float32, and their entropy, which has no gradient.
+    /// TRL's `_chunk` (`trl/trainer/sft_trainer.py` of 1.9): the loss of the tokens with these hidden states, (tokens,
+    /// width), from logits in float32, and their entropy, which has no gradient.
     pub(crate) fn chunk_loss(&self, weight: &Self, targets: &Self) -> Tensor<'t> {
         let logits = {
             let (hidden, weight) = (self.to(Dtype::Float32), weight.to(Dtype::Float32));
@@ -53,8 +53,8 @@ impl<'t> Tensor<'t> {
         loss
     }
 
-    /// `nll_loss(self, target)`, and the sum of `exp(self) * self`, whose graph is gone when the backward pass begins. What it
-    /// computes last, a truth value for each token, ends a recomputation.
+    /// `nll_loss(self, target)`, and the sum of `exp(self) * self`, whose graph is gone when the backward pass begins.
+    /// What it computes last, a truth value for each token, ends a recomputation.
     fn nll_loss_with_entropy(&self, target: &Self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let this = backward.saved(0);

@@ -63,8 +63,8 @@ impl<'t> Tensor<'t> {
         record.finish(result)
     }
 
-    /// The RMSNorm of transformers' Gemma 2 and 3 (`Gemma2RMSNorm.forward`): in float32 with 1 more than the weight, and then
-    /// back to the format of the input.
+    /// The RMSNorm of transformers' Gemma 2 and 3 (`Gemma2RMSNorm.forward`): in float32 with 1 more than the weight,
+    /// and then back to the format of the input.
     pub(crate) fn rms_norm_centered(&self, weight: &Self) -> Tensor<'t> {
         let hidden = self.to(Dtype::Float32);
         let scale = {

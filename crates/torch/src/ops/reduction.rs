@@ -48,7 +48,8 @@ struct Staging {
     counters: u64,
 }
 
-/// The choices of `setReduceConfig`, on a GPU that runs so many threads at once. None if a block has columns for itself.
+/// The choices of `setReduceConfig`, on a GPU that runs so many threads at once. None if a block has columns for
+/// itself.
 fn staging(rows: u64, columns: u64, at_once: u64) -> Option<Staging> {
     let vector = [4, 2, 1].into_iter().find(|width| columns.is_multiple_of(*width))?;
     let most = THREADS / vector;

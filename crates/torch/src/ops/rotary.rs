@@ -28,9 +28,9 @@ impl<'t> Rotary<'t> {
     }
 }
 
-/// Cosines and sines for positions (rows, length), of which there is one row for all samples or one for each, and this head
-/// width, in the format of the hidden states. Positions and frequencies are multiplied by cuBLAS, as a column and a row, if
-/// `by_cublas`.
+/// Cosines and sines for positions (rows, length), of which there is one row for all samples or one for each, and this
+/// head width, in the format of the hidden states. Positions and frequencies are multiplied by cuBLAS, as a column and
+/// a row, if `by_cublas`.
 pub(crate) fn angles(
     tape: &Tape,
     [rows, length]: [u32; 2],

@@ -1,5 +1,5 @@
-//! PyTorch's choice among the kernels of `scaled_dot_product_attention` (`select_sdp_backend` and the conditions of each kernel in
-//! `aten/src/ATen/native/transformers/cuda/sdp_utils.cpp`).
+//! PyTorch's choice among the kernels of `scaled_dot_product_attention` (`select_sdp_backend` and the conditions of
+//! each kernel in `aten/src/ATen/native/transformers/cuda/sdp_utils.cpp`).
 
 use crate::configuration::Backend;
 use crate::dtype::Dtype;
@@ -63,8 +63,9 @@ impl Tape {
         }
     }
 
-    /// True if cuDNN's kernel is asked first and takes 16-bit `operands` that want gradients: `check_prefer_cudnn_attention`,
-    /// `check_cudnn_dropout`, `check_cudnn_tensor_shapes` and `check_cudnn_d256_bprop_head_dim`.
+    /// True if cuDNN's kernel is asked first and takes 16-bit `operands` that want gradients:
+    /// `check_prefer_cudnn_attention`, `check_cudnn_dropout`, `check_cudnn_tensor_shapes` and
+    /// `check_cudnn_d256_bprop_head_dim`.
     fn takes_cudnn_attention(&self, operands: Operands) -> bool {
         let (width, sixteenths) = (operands.width, operands.dropout * 16.0);
         let takes_width = match (self.capability.0, self.pytorch.cudnn_attention_takes_256) {
@@ -143,8 +144,8 @@ mod tests {
         }
     }
 
-    /// BERT's dropout on an H100 with torch 2.11 went to cuDNN (`experiments/published/h100.yaml`); the others are what the
-    /// conditions say.
+    /// BERT's dropout on an H100 with torch 2.11 went to cuDNN (`experiments/published/h100.yaml`); the others are what
+    /// the conditions say.
     #[test]
     fn cudnn_takes_some_widths_lengths_and_dropouts() {
         use SdpaKernel::{Cudnn, Flash};

@@ -4,7 +4,7 @@ use crate::tape::Tensor;
 use crate::tape::{Backward, Gradients};
 
 impl<'t> Tensor<'t> {
-    /// The same elements under other dimensions, copied if need be, without a history.
+    /// This tensor's elements under other dimensions, copied if need be, without a history.
     pub(crate) fn reshaped(&self, dims: &[u32]) -> Tensor<'t> {
         match self.view.layout.view(dims) {
             Some(layout) => self.clone().with_layout(layout),

@@ -32,8 +32,8 @@ impl<'t> BaseLayer<'t> {
         }
     }
 
-    /// The format of an adapter's tensors of `dtype` until all adapters are there: that of the weight or of its products
-    /// (`_get_base_layer_device_and_dtype` in `tuners/tuners_utils.py`).
+    /// The format of an adapter's tensors of `dtype` until all adapters are there: that of the weight or of its
+    /// products (`_get_base_layer_device_and_dtype` in `tuners/tuners_utils.py`).
     pub(crate) fn start_dtype(&self, dtype: Dtype) -> Dtype {
         match &self.weight {
             _ if dtype != Dtype::Float32 => dtype,
@@ -43,7 +43,7 @@ impl<'t> BaseLayer<'t> {
         }
     }
 
-    /// The same beside an adapter: PEFT copies what a 4-bit layer gives.
+    /// The layer's output beside an adapter: PEFT copies what a 4-bit layer gives.
     pub(super) fn forward_copied(&self, input: &Tensor<'t>) -> Tensor<'t> {
         let result = self.forward(input);
         match self.weight {
@@ -84,7 +84,8 @@ impl Tape {
         factor
     }
 
-    /// Brings the tensors of adapters to their formats, one after the other: `cast_adapter_dtype` in `tuners/tuners_utils.py`.
+    /// Brings the tensors of adapters to their formats, one after the other: `cast_adapter_dtype` in
+    /// `tuners/tuners_utils.py`.
     pub(crate) fn cast_adapters(&self) {
         for view in self.uncast.take() {
             self.reallocate(view.storage, view.layout.numel() * view.dtype.size());

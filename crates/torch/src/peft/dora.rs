@@ -1,5 +1,5 @@
-//! DoRA, as PEFT computes it (`DoraLinearLayer` in `tuners/lora/dora.py`): the norms of the rows are computed again in each
-//! forward pass, from a product of the factors that is as large as the weight.
+//! DoRA, as PEFT computes it (`DoraLinearLayer` in `tuners/lora/dora.py`): the norms of the rows are computed again in
+//! each forward pass, from a product of the factors that is as large as the weight.
 
 use super::base::{Base, BaseLayer};
 use super::lora::Lora;

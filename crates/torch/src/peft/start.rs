@@ -1,5 +1,5 @@
-//! Start values that are taken out of the weight: PiSSA's and OLoRA's, as PEFT computes them while it puts the adapter on the
-//! layer (`pissa_init` and `olora_init` in `tuners/lora/layer.py`).
+//! Start values that are taken out of the weight: PiSSA's and OLoRA's, as PEFT computes them while it puts the adapter
+//! on the layer (`pissa_init` and `olora_init` in `tuners/lora/layer.py`).
 //!
 //! Workspaces of cuSOLVER, which decomposes the weights, are not counted.
 

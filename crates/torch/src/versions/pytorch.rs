@@ -47,15 +47,16 @@ pub struct Pytorch {
     /// Plain until 2.5.0 (pytorch/pytorch#131844), and in place from 2.6.0 (#139613): `_safe_softmax` in
     /// `aten/src/ATen/native/transformers/attention.cpp`.
     pub attention_softmax: AttentionSoftmax,
-    /// Hopper and its successor compute attention with cuDNN. From 2.11.0, whose wheels have a cuDNN beyond 9.15, but for those
-    /// of CUDA 12 (#171627), such as `2.11.0+cu126`: `check_prefer_cudnn_attention` in
+    /// Hopper and its successor compute attention with cuDNN. From 2.11.0, whose wheels have a cuDNN beyond 9.15, but
+    /// for those of CUDA 12 (#171627), such as `2.11.0+cu126`: `check_prefer_cudnn_attention` in
     /// `aten/src/ATen/native/transformers/cuda/sdp_utils.cpp`.
     pub prefers_cudnn_attention: bool,
     /// cuDNN's attention takes no dropout but whole sixteenths. From 2.12.0 (#174245), whose library has the warning of
     /// `check_cudnn_dropout`; 2.11's took BERT's 0.1 on an H100.
     pub checks_cudnn_dropout: bool,
-    /// cuDNN's attention takes heads of 256 numbers on both, and nothing else beyond 128; before, on Hopper alone, and all up to
-    /// 256. From 2.14.0, whose wheels have cuDNN 9.24: `check_cudnn_tensor_shapes` and `check_cudnn_d256_bprop_head_dim`.
+    /// cuDNN's attention takes heads of 256 numbers on both, and nothing else beyond 128; before, on Hopper alone, and
+    /// all up to 256. From 2.14.0, whose wheels have cuDNN 9.24: `check_cudnn_tensor_shapes` and
+    /// `check_cudnn_d256_bprop_head_dim`.
     pub cudnn_attention_takes_256: bool,
     /// The memory-efficient kernel of attention takes fewer heads of keys and values than of queries. From 2.14.0
     /// (pytorch/pytorch#191085).

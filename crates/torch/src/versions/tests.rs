@@ -53,7 +53,8 @@ fn newer_releases_are_as_todays() {
     }
 }
 
-/// The last release that had a behaviour, and the first without it; of one that came and went its first, and the last before.
+/// The last release that had a behaviour, and the first without it; of one that came and went its first, and the last
+/// before.
 #[test]
 fn behaviours_end_with_the_releases_that_dropped_them() {
     type Has = fn(Transformers) -> bool;

@@ -20,52 +20,55 @@ pub enum RotaryTables {
 /// How a release of transformers computes the decoders of one family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transformers {
-    /// The loss takes the last token's logits away, which copies the others, and gives them a gradient of 0, which is another
-    /// copy; later the labels are shifted. Until 4.49.0: `ForCausalLMLoss` in `loss/loss_utils.py`, before 4.46.0 (Mistral:
-    /// 4.48.0) `LlamaForCausalLM.forward` and its like.
+    /// The loss takes the last token's logits away, which copies the others, and gives them a gradient of 0, which is
+    /// another copy; later the labels are shifted. Until 4.49.0: `ForCausalLMLoss` in `loss/loss_utils.py`, before
+    /// 4.46.0 (Mistral: 4.48.0) `LlamaForCausalLM.forward` and its like.
     pub shifts_logits: bool,
     /// The outputs hold the logits in float32 and not in the model's format. Until 4.46.0 (Mistral: 4.48.0): `logits =
     /// logits.float()` in `LlamaForCausalLM.forward`.
     pub returns_float32_logits: bool,
     /// Until Llama's 4.43.0, Qwen2's 4.45.0 and Mistral's 4.48.0 each layer has its own: `self.rotary_emb(…)` in
-    /// `LlamaSdpaAttention.forward`. Llama (until 4.38.0), Qwen2 and Mistral (until 4.42.0) took them out of their tables.
+    /// `LlamaSdpaAttention.forward`. Llama (until 4.38.0), Qwen2 and Mistral (until 4.42.0) took them out of their
+    /// tables.
     pub angles: RotaryTables,
-    /// Each layer keeps cosines and sines for all positions: `cos_cached` of `LlamaRotaryEmbedding`, until Llama's 4.41.0,
-    /// Mistral's 4.42.0 and Qwen2's 4.45.0.
+    /// Each layer keeps cosines and sines for all positions: `cos_cached` of `LlamaRotaryEmbedding`, until Llama's
+    /// 4.41.0, Mistral's 4.42.0 and Qwen2's 4.45.0.
     pub keeps_angles: bool,
     /// `sdpa` is given keys and values repeated for the queries that share them, for every kernel. Until 4.54.0:
     /// `use_gqa_in_sdpa` in `integrations/sdpa_attention.py`.
     pub repeats_heads: bool,
-    /// flash_attention_2 is given keys and values repeated for the queries that share them, except in Llama. Until 4.48.0:
-    /// `repeat_kv` in `MistralFlashAttention2.forward` and its like.
+    /// flash_attention_2 is given keys and values repeated for the queries that share them, except in Llama. Until
+    /// 4.48.0: `repeat_kv` in `MistralFlashAttention2.forward` and its like.
     pub repeats_flash_heads: bool,
-    /// `sdpa` is given the heads of one token that share keys and values as so many tokens, and then repeats nothing where
-    /// there is a mask. From 5.23.0: `pack_gqa` in `integrations/sdpa_attention.py`.
+    /// `sdpa` is given the heads of one token that share keys and values as so many tokens, and then repeats nothing
+    /// where there is a mask. From 5.23.0: `pack_gqa` in `integrations/sdpa_attention.py`.
     pub packs_heads_of_one_token: bool,
-    /// `sdpa` is given queries, keys and values that are contiguous by heads, and so is its output, which is then copied. From
-    /// 4.48.0 until 4.56.0: `sdpa_attention_forward` in `integrations/sdpa_attention.py`.
+    /// `sdpa` is given queries, keys and values that are contiguous by heads, and so is its output, which is then
+    /// copied. From 4.48.0 until 4.56.0: `sdpa_attention_forward` in `integrations/sdpa_attention.py`.
     pub copies_heads: bool,
-    /// The mask of padded batches for `sdpa` is made of numbers, once, and not of booleans that each layer turns into numbers.
-    /// Nor are samples searched for that are packed into a row. Until 4.53.0, which has `masking_utils.py`; before,
-    /// `modeling_attn_mask_utils.py` or the model's `_update_causal_mask`.
+    /// The mask of padded batches for `sdpa` is made of numbers, once, and not of booleans that each layer turns into
+    /// numbers. Nor are samples searched for that are packed into a row. Until 4.53.0, which has `masking_utils.py`;
+    /// before, `modeling_attn_mask_utils.py` or the model's `_update_causal_mask`.
     pub masks_are_numbers: bool,
-    /// Keys and values are copied into the cache, behind nothing. From 4.56.0: `DynamicLayer.update` in `cache_utils.py`.
+    /// Keys and values are copied into the cache, behind nothing. From 4.56.0: `DynamicLayer.update` in
+    /// `cache_utils.py`.
     pub copies_into_cache: bool,
     /// Positions times frequencies are a product by cuBLAS. Until 5.19.0: `LlamaRotaryEmbedding.forward` and its like.
     pub multiplies_angles: bool,
     /// `gradient_checkpointing_enable()` asks for reentrant checkpointing. Until 5.0.0: `modeling_utils.py`.
     pub use_reentrant: bool,
-    /// `gradient_checkpointing_enable()` makes the embeddings' output require a gradient in every model, and not only in those with
-    /// adapters. From 5.0.0: `modeling_utils.py`.
+    /// `gradient_checkpointing_enable()` makes the embeddings' output require a gradient in every model, and not only
+    /// in those with adapters. From 5.0.0: `modeling_utils.py`.
     pub requires_input_grads: bool,
     /// The order in which weights that are quantised arrive. From 5.0.0 until 5.4.0 a `ThreadPoolExecutor` brings them:
     /// `convert_and_load_state_dict_in_model` in `core_model_loading.py`; before, `_load_state_dict_into_meta_model` in
     /// `modeling_utils.py` takes one after the other.
     pub load_order: LoadOrder,
-    /// The Trainer lets embeddings keep states of 32 bits with an optimizer of 8 bits. From 4.52.0: `create_optimizer` in
-    /// `trainer.py`; before, only with bitsandbytes' `Adam8bit`, which it made no more.
+    /// The Trainer lets embeddings keep states of 32 bits with an optimizer of 8 bits. From 4.52.0: `create_optimizer`
+    /// in `trainer.py`; before, only with bitsandbytes' `Adam8bit`, which it made no more.
     pub embedding_states_32bit: bool,
-    /// The block that warms the allocator up: none until 4.50.0, all weights as they are until 4.52.0, half of that until 5.0.0.
+    /// The block that warms the allocator up: none until 4.50.0, all weights as they are until 4.52.0, half of that
+    /// until 5.0.0.
     pub warm_up: WarmUp,
 }
 

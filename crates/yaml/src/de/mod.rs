@@ -31,8 +31,8 @@ pub fn read<T: DeserializeOwned>(node: &Node) -> Result<T, Error> {
 /// Mistakes beyond this number in one section are not looked for.
 const MOST: usize = 200;
 
-/// Reads a `T` from `node` and finds all mistakes in it: each is noted and its value taken out of `node`, until the rest
-/// can be read. `None` if too little is left for a `T`.
+/// Reads a `T` from `node` and finds all mistakes in it: each is noted and its value taken out of `node`, until the
+/// rest can be read. `None` if too little is left for a `T`.
 pub fn read_all<T: DeserializeOwned>(node: &mut Node) -> (Option<T>, Vec<Error>) {
     let mut errors: Vec<Error> = Vec::new();
     loop {

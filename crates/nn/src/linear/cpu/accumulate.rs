@@ -217,8 +217,8 @@ where
     Ok(das)
 }
 
-/// A factor's gradient is the dot product of its output, as it is before the scale, with that output's gradient. The outputs
-/// are computed again.
+/// A factor's gradient is the dot product of its output, as it is before the scale, with that output's gradient. The
+/// outputs are computed again.
 fn accumulate_output_scales<E: Float, P: Multiply, const N: usize>(
     linears: &mut [Linear],
     cuts: &[Cut; N],
@@ -278,7 +278,7 @@ where
     Ok(())
 }
 
-/// The same, from the dot products of the scaled outputs with their gradients.
+/// Adds the factors' gradients, from the dot products of the scaled outputs with their gradients.
 fn accumulate_output_scales_from<const N: usize>(
     linears: &mut [Linear],
     dots: &Tensor,

@@ -1,4 +1,5 @@
-//! LLM.int8() (Dettmers et al. 2022, arXiv:2208.07339): products of int8 weights with inputs that are quantised by rows.
+//! LLM.int8() (Dettmers et al. 2022, arXiv:2208.07339): products of int8 weights with inputs that are quantised by
+//! rows.
 
 use candle_core::Result;
 use kernels::{

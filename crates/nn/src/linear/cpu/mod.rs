@@ -1,5 +1,6 @@
-//! Linear layers on the CPU. Weights are dequantised panel by panel while they are multiplied, an adapter's second product
-//! is a term of the weight's, its scale is applied as sums are stored, and layers that share an input share the work on it.
+//! Linear layers on the CPU. Weights are dequantised panel by panel while they are multiplied, an adapter's second
+//! product is a term of the weight's, its scale is applied as sums are stored, and layers that share an input share the
+//! work on it.
 
 mod accumulate;
 mod backward;

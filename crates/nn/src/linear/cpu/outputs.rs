@@ -17,9 +17,9 @@ use crate::{
     tensor::{Float, Tensor, for_format},
 };
 
-/// Multiplies the input, scaled by the layers' `factors`, with the weights and adds the low-rank terms; `h` are the terms'
-/// inner products. Each output has an epilogue. The products of a `quantized` input are added to those of the columns that it
-/// leaves out.
+/// Multiplies the input, scaled by the layers' `factors`, with the weights and adds the low-rank terms; `h` are the
+/// terms' inner products. Each output has an epilogue. The products of a `quantized` input are added to those of the
+/// columns that it leaves out.
 pub(super) fn multiply<P: Multiply, const N: usize>(
     linears: &[Linear],
     outputs: &[(Cut, &dyn Epilogue)],

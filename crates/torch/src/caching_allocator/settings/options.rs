@@ -37,9 +37,9 @@ const NAMES: [&str; 22] = [
 impl FromStr for Settings {
     type Err = Mistake;
 
-    /// Reads `option:value,option:[key:value,…]` as PyTorch does, spaces ignored, the last of equal options kept; stricter
-    /// where PyTorch accepts what is not a number or a separator. Options that have no effect on the device's memory are checked
-    /// and dropped.
+    /// Reads `option:value,option:[key:value,…]` as PyTorch does, spaces ignored, the last of equal options kept;
+    /// stricter where PyTorch accepts what is not a number or a separator. Options that have no effect on the device's
+    /// memory are checked and dropped.
     ///
     /// # Errors
     ///
@@ -119,8 +119,8 @@ fn read_option(option: &Word, tokens: &mut Tokens<'_>, settings: &mut Settings) 
             settings.per_process_memory_fraction = value.number(inside, "from 0 to 1")?;
         }
         "roundup_power2_divisions" => settings.roundup_power2_divisions = value.divisions()?,
-        // What follows changes pinned host memory, locks, graph capture, the way a refusal is told, or streams that were
-        // given a class: nothing that a process with one stream keeps on the device.
+        // What follows changes pinned host memory, locks, graph capture, the way a refusal is told, or streams that
+        // were given a class: nothing that a process with one stream keeps on the device.
         "pinned_num_register_threads" => value.threads()?,
         "pinned_reserve_segment_size_mb" => drop(value.mebibytes(1)?),
         "pinned_max_cached_size_mb" | "pinned_max_round_threshold_mb" => drop(value.mebibytes(0)?),

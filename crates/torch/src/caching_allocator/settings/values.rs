@@ -9,8 +9,8 @@ pub(super) const MIB: u64 = 1 << 20;
 pub struct Settings {
     /// Blocks of this size and above are not split (`max_split_size_mb`), in bytes. `None` splits all.
     pub max_split_size: Option<u64>,
-    /// An unsplit block may be larger than the request by less than this (`max_non_split_rounding_mb`), in bytes. Default:
-    /// `large_segment_size`.
+    /// An unsplit block may be larger than the request by less than this (`max_non_split_rounding_mb`), in bytes.
+    /// Default: `large_segment_size`.
     pub max_non_split_rounding: Option<u64>,
     /// `roundup_power2_divisions`.
     pub roundup_power2_divisions: Divisions,

@@ -11,8 +11,8 @@ use crate::peft::Prefix;
 use crate::tape::Tape;
 
 impl<'t> Decoder<'t> {
-    /// transformers' `generate` (`_sample` in `generation/utils.py` of 5.23): the likeliest token, one after the other, with a
-    /// cache of keys and values. Several prompts are padded.
+    /// transformers' `generate` (`_sample` in `generation/utils.py` of 5.23): the likeliest token, one after the other,
+    /// with a cache of keys and values. Several prompts are padded.
     pub(crate) fn generate(&self, tape: &'t Tape, configuration: &Configuration, generation: &Generation) {
         let [batch, prompt] = [generation.batch_size, generation.prompt_tokens].map(|size| size as u32);
         let input = |columns: u32| {
