@@ -68,19 +68,22 @@ sweep:
 fn a_cell_by_hand_needs_the_environment_that_a_run_gives() {
     let project = Project::new(QUICK);
     project.run(&[]).exits(0);
-    let cores = std::thread::available_parallelism().unwrap().to_string();
-    let by_hand = |allocator: &str| {
+    let by_hand = |allocator: &str, threads: Option<&str>| {
         let mut command = project.command(&["cell"]);
         command
             .arg(&project.cells()[0])
-            .envs([("RAYON_NUM_THREADS", &cores), ("CANDLE_NUM_THREADS", &cores)])
+            .env_remove("RAYON_NUM_THREADS")
+            .envs(threads.map(|threads| ("RAYON_NUM_THREADS", threads)))
+            .env_remove("CANDLE_NUM_THREADS")
             .env("CELL_ALLOCATOR", allocator)
             .env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
         Output::of(&mut command)
     };
-    let mistake = by_hand("mimalloc").exits(2);
+    let mistake = by_hand("mimalloc", None).exits(2);
     mistake.stderr_has("CELL_ALLOCATOR must be retain");
-    by_hand("retain").exits(0);
+    let mistake = by_hand("retain", Some("7")).exits(2);
+    mistake.stderr_has("RAYON_NUM_THREADS must be unset in the environment");
+    by_hand("retain", None).exits(0);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod invalid;
 mod model;
 mod offload;
 mod process;
+mod quantised;
 mod stack;
 #[cfg(test)]
 mod tests;
