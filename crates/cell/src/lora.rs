@@ -11,7 +11,7 @@ use super::stacks;
 /// Options of LoRA and DoRA.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(transform = |schema: &mut schemars::Schema| stacks::mark_below(schema, "lora."))]
+#[schemars(transform = mark)]
 pub struct Lora {
     /// rsLoRA: the product is scaled by alpha / √rank in place of alpha / rank.
     pub use_rslora: bool,
@@ -37,4 +37,9 @@ impl Lora {
     pub fn loraplus_lr_ratio(&self) -> f64 {
         self.loraplus_lr_ratio.unwrap_or(1.0)
     }
+}
+
+/// Writes the stacks of the keys into the schema.
+fn mark(schema: &mut schemars::Schema) {
+    stacks::mark_below(schema, "lora.");
 }

@@ -9,7 +9,7 @@ use super::stacks;
 /// Options of MiSS. rank is the length of a shard.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(transform = |schema: &mut schemars::Schema| stacks::mark_below(schema, "miss."))]
+#[schemars(transform = mark)]
 pub struct Miss {
     /// The variant: default, or mini, whose block has mini_r columns that are repeated.
     pub init_weights: MissInit,
@@ -19,4 +19,9 @@ pub struct Miss {
     /// Dropout on the adapter's input.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub miss_dropout: f64,
+}
+
+/// Writes the stacks of the keys into the schema.
+fn mark(schema: &mut schemars::Schema) {
+    stacks::mark_below(schema, "miss.");
 }

@@ -8,7 +8,7 @@ use super::stacks;
 /// Options of prefix tuning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(transform = |schema: &mut schemars::Schema| stacks::mark_below(schema, "prefix_tuning."))]
+#[schemars(transform = mark)]
 pub struct PrefixTuning {
     /// Virtual tokens before each sequence, besides the tokens that max_seq_length counts.
     #[schemars(range(min = 1))]
@@ -19,4 +19,9 @@ impl Default for PrefixTuning {
     fn default() -> Self {
         Self { num_virtual_tokens: 20 }
     }
+}
+
+/// Writes the stacks of the keys into the schema.
+fn mark(schema: &mut schemars::Schema) {
+    stacks::mark_below(schema, "prefix_tuning.");
 }

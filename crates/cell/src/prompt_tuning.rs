@@ -9,7 +9,7 @@ use super::stacks;
 /// Options of prompt tuning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(transform = |schema: &mut schemars::Schema| stacks::mark_below(schema, "prompt_tuning."))]
+#[schemars(transform = mark)]
 pub struct PromptTuning {
     /// Virtual tokens before each sequence, besides the tokens that max_seq_length counts.
     #[schemars(range(min = 1))]
@@ -28,4 +28,9 @@ impl Default for PromptTuning {
             init_text: None,
         }
     }
+}
+
+/// Writes the stacks of the keys into the schema.
+fn mark(schema: &mut schemars::Schema) {
+    stacks::mark_below(schema, "prompt_tuning.");
 }

@@ -8,7 +8,7 @@ use super::{Generation, OutputLifetime, PackingStrategy, ZeroGrad, stacks};
 /// Keys of `stack: torch` alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(transform = |schema: &mut schemars::Schema| stacks::mark_below(schema, "torch."))]
+#[schemars(transform = mark)]
 pub struct Torch {
     /// Key-value cache while training.
     pub use_cache: bool,
@@ -68,4 +68,9 @@ impl Default for Torch {
             torch_version: None,
         }
     }
+}
+
+/// Writes the stacks of the keys into the schema.
+fn mark(schema: &mut schemars::Schema) {
+    stacks::mark_below(schema, "torch.");
 }

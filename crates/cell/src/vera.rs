@@ -8,7 +8,7 @@ use super::stacks;
 /// Options of VeRA. rank is that of the shared factors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(transform = |schema: &mut schemars::Schema| stacks::mark_below(schema, "vera."))]
+#[schemars(transform = mark)]
 pub struct Vera {
     /// Start value of the vector between the factors.
     pub d_initial: f64,
@@ -30,4 +30,9 @@ impl Default for Vera {
             vera_dropout: 0.0,
         }
     }
+}
+
+/// Writes the stacks of the keys into the schema.
+fn mark(schema: &mut schemars::Schema) {
+    stacks::mark_below(schema, "vera.");
 }

@@ -249,7 +249,7 @@ impl Accuracy {
     pub fn page(&self) -> Result<String, ReportError> {
         let template = Template::BuiltIn("accuracy");
         let (mut env, name) = template.environment()?;
-        filters::add(&mut env, 6, std::sync::Arc::default());
+        filters::add(&mut env, 6);
         let page = env
             .get_template(&name)
             .and_then(|loaded| loaded.render(minijinja::value::Serde(self)))

@@ -1,8 +1,11 @@
 //! The values that a template sees.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
 
 use indexmap::IndexMap;
+use minijinja::Value;
+use minijinja::value::{Enumerator, Object, Serde};
 use results::columns::category_column;
 use results::datum::Datum;
 use serde::Serialize;
@@ -11,158 +14,263 @@ use trace::{Category, Phase};
 
 use super::about::About;
 use super::answer::{Answers, Evidence};
-use super::axes::{self, Setting};
+use super::axes;
 use super::claims::{self, ClaimResult, Purpose};
 use super::entry::Entry;
 use super::group::{Group, compare_with_baseline, groups, mark_pareto};
-use super::ladder::{self, Ladder};
+use super::ladder;
 use super::memory_unit::memory_unit;
-use super::methods::{self, HELD_OUT, Losses, Method};
-use super::planned::{Planned, planned};
+use super::methods::{self, HELD_OUT, Losses};
+use super::planned::planned;
 use super::profile_path::{self, ProfilePath, Twins};
 use super::published::{self, ComparedFigure};
 use super::speeds::{self, Speeds};
-use super::stacks::{StackCells, stacks};
+use super::stacks::stacks;
 use super::timeline::{Timeline, timelines};
 use super::value_count::{ValueCount, counted};
 
-/// The names at a template's top level; `templates/README.md` describes them.
-#[derive(Debug, Serialize)]
-pub(crate) struct Context<'a> {
-    /// The study's own words.
-    pub study: &'a About,
-    /// The sentences that a report begins with, by kind of report.
-    pub answers: Answers,
+/// The values at a template's top level, each made when the template asks for it; `crates/report/templates/README.md`
+/// describes them.
+#[derive(Debug)]
+pub(crate) struct Context {
+    about: About,
     /// Every row of the frame.
-    pub cells: &'a [Entry],
-    /// The rows in the order of the study, with repeats in one group.
-    pub groups: Vec<Group>,
-    /// The groups by peak allocated memory, the lowest first and unmeasured ones last.
-    pub by_memory: Vec<Group>,
-    /// The group that the others are compared with.
-    pub baseline: Option<Group>,
+    cells: Vec<Entry>,
+    /// The rows of the timelines' frame.
+    recorded: Vec<Entry>,
     /// Columns that vary.
-    pub axes: Vec<String>,
-    /// The configuration that all cells share.
-    pub fixed: Vec<Setting>,
-    /// The machines of the cells, each once.
-    pub machines: Vec<MachineRow>,
-    /// Seeds in rising order.
-    pub seeds: Vec<u64>,
-    /// The distinct values of each provenance column, with the number of cells.
-    pub provenance: IndexMap<&'static str, Vec<ValueCount>>,
-    /// The starts of the first and the last cell; `None` if none ran.
-    pub started: Option<Started>,
-    /// The sum over all cells' processes.
-    pub wall_seconds: f64,
-    /// Cells that took more than one attempt.
-    pub repeated_attempts: usize,
-    /// The unit for all memory of the study: `KiB`, `MiB` or `GiB`.
-    pub memory_unit: &'static str,
-    /// Names of the categories that held anything at a peak, without host.
-    pub categories: Vec<&'static str>,
-    /// Names of all phases.
-    pub phases: [&'static str; 5],
-    /// The ways from profiles to trainings.
-    pub paths: Vec<ProfilePath>,
-    /// Profiles with trainings of equal micro-batches and accumulation.
-    pub twins: Vec<Twins>,
-    /// The loss that methods are compared by: `loss_eval` if all measured groups have one, else `loss_last`.
-    pub loss: &'static str,
-    /// The judgement on the losses.
-    pub losses: Losses,
-    /// The judgement on the speeds.
-    pub speeds: Speeds,
-    /// The groups as methods of fine-tuning, in the order of [`Self::by_memory`].
-    pub methods: Vec<Method>,
-    /// The axes that the names of methods leave unsaid.
-    pub method_axes: Vec<String>,
-    /// The origin of a plan; `None` for a study with records.
-    pub planned: Option<Planned>,
-    /// Published figures, each compared with the measured one.
-    pub published: Vec<ComparedFigure>,
-    /// The spec's claims with their verdicts.
-    pub claims: Vec<ClaimResult>,
-    /// The cells that followed others out of memory.
-    pub ladders: Vec<Ladder>,
-    /// The cells of each stack.
-    pub stacks: Vec<StackCells>,
-    /// A recorded cell of each group that has one.
-    pub timelines: Vec<Timeline>,
+    axes: Vec<String>,
+    /// The rows in the order of the study, with repeats in one group.
+    groups: Vec<Group>,
+    losses: Losses,
+    published: Vec<ComparedFigure>,
+    claims: Vec<ClaimResult>,
+    speeds: OnceLock<Speeds>,
+    timelines: OnceLock<Vec<Timeline>>,
+    paths: OnceLock<Vec<ProfilePath>>,
+    twins: OnceLock<Vec<Twins>>,
 }
 
-impl<'a> Context<'a> {
+/// The names that a template can ask for.
+const NAMES: [&str; 30] = [
+    "answers",
+    "axes",
+    "baseline",
+    "by_memory",
+    "categories",
+    "cells",
+    "claims",
+    "fixed",
+    "groups",
+    "ladders",
+    "loss",
+    "losses",
+    "machines",
+    "memory_unit",
+    "method_axes",
+    "methods",
+    "paths",
+    "phases",
+    "planned",
+    "provenance",
+    "published",
+    "repeated_attempts",
+    "seeds",
+    "speeds",
+    "stacks",
+    "started",
+    "study",
+    "timelines",
+    "twins",
+    "wall_seconds",
+];
+
+impl Object for Context {
+    fn get_value(self: &Arc<Self>, name: &Value) -> Option<Value> {
+        self.value(name.as_str()?)
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Str(&NAMES)
+    }
+}
+
+impl Context {
     /// The context of a study's frame and its timelines.
     ///
     /// # Errors
     /// A wrong expression of a claim.
-    pub(crate) fn new(study: &'a About, cells: &'a [Entry], timeline: &[Entry]) -> Result<Self, SpecError> {
-        let axes = axes::axes(cells, &study.axes);
-        let mut groups = groups(cells, &axes);
-        compare_with_baseline(&mut groups, study.baseline.as_deref());
-        let has_eval = |group: &Group| group.ok == 0 || group.mean("loss_eval").is_some();
-        let loss = if groups.iter().all(has_eval) {
-            "loss_eval"
-        } else {
-            "loss_last"
-        };
+    pub(crate) fn new(about: About, cells: Vec<Entry>, recorded: Vec<Entry>) -> Result<Self, SpecError> {
+        let axes = axes::axes(&cells, &about.axes);
+        let mut groups = groups(&cells, &axes);
+        compare_with_baseline(&mut groups, about.baseline.as_deref());
         let losses = methods::losses(&groups);
         if losses.rank {
             mark_pareto(&mut groups, HELD_OUT);
         }
-        let held = |category: &Category| {
-            let column = category_column(category.name());
-            category.is_tensor() && groups.iter().any(|group| group.mean(&column).is_some_and(|n| n > 0.0))
-        };
-        let published = published::compare(&study.published, &groups);
-        let purpose = if study.is_plan { Purpose::Plan } else { Purpose::Report };
-        let claims = claims::judge(&study.claims, &groups, purpose)?;
-        let (paths, twins) = (profile_path::paths(&groups), profile_path::twins(&groups));
-        let speeds = speeds::speeds(&groups);
-        let answers = Answers::new(&Evidence {
-            groups: &groups,
-            axes: &axes,
-            published: &published,
-            claims: &claims,
-            losses: &losses,
-            speeds: &speeds,
-            paths: &paths,
-            twins: &twins,
-            memory_unit: memory_unit(&groups),
-        });
+        let published = published::compare(&about.published, &groups);
+        let purpose = if about.is_plan { Purpose::Plan } else { Purpose::Report };
+        let claims = claims::judge(&about.claims, &groups, purpose)?;
         Ok(Self {
-            study,
-            answers,
+            about,
             cells,
-            baseline: groups.iter().find(|group| group.baseline).cloned(),
-            fixed: axes::fixed(cells, &axes),
-            memory_unit: memory_unit(&groups).name(),
-            categories: Category::ALL.into_iter().filter(held).map(Category::name).collect(),
-            phases: Phase::ALL.map(Phase::name),
-            loss,
-            published,
-            claims,
-            ladders: ladder::ladders(cells),
-            stacks: stacks(cells, &groups, &study.axes, study.is_plan),
-            methods: methods::methods(&by_memory(&groups)),
-            method_axes: methods::axes_beside_names(&axes),
-            by_memory: by_memory(&groups),
-            losses,
-            speeds,
-            planned: study.is_plan.then(|| planned(cells)).flatten(),
-            paths,
-            twins,
-            machines: machines(cells),
-            seeds: seeds(cells),
-            provenance: provenance(cells),
-            started: started(cells),
-            wall_seconds: cells.iter().filter_map(|cell| cell.number("wall_seconds")).sum(),
-            repeated_attempts: cells.iter().filter(|cell| cell.number("attempt") > Some(1.0)).count(),
-            timelines: timelines(&groups, timeline),
+            recorded,
             axes,
             groups,
+            losses,
+            published,
+            claims,
+            speeds: OnceLock::new(),
+            timelines: OnceLock::new(),
+            paths: OnceLock::new(),
+            twins: OnceLock::new(),
         })
     }
+
+    /// The value of a name; `None` if there is no such name.
+    fn value(&self, name: &str) -> Option<Value> {
+        let Self {
+            about,
+            cells,
+            axes,
+            groups,
+            ..
+        } = self;
+        Some(match name {
+            // The study's own words.
+            "study" => serialised(about),
+            // The sentences that a report begins with, by kind of report.
+            "answers" => serialised(self.answers()),
+            "cells" => serialised(cells),
+            "groups" => serialised(groups),
+            // The groups by peak allocated memory, the lowest first and unmeasured ones last.
+            "by_memory" => serialised(by_memory(groups)),
+            // The group that the others are compared with.
+            "baseline" => serialised(groups.iter().find(|group| group.baseline)),
+            "axes" => serialised(axes),
+            // The configuration that all cells share.
+            "fixed" => serialised(axes::fixed(cells, axes)),
+            // The machines of the cells, each once.
+            "machines" => serialised(machines(cells)),
+            // Seeds in rising order.
+            "seeds" => serialised(seeds(cells)),
+            // The distinct values of each provenance column, with the number of cells.
+            "provenance" => serialised(provenance(cells)),
+            // The starts of the first and the last cell; none if none ran.
+            "started" => serialised(started(cells)),
+            // The sum over all cells' processes.
+            "wall_seconds" => {
+                let seconds = cells.iter().filter_map(|cell| cell.number("wall_seconds"));
+                seconds.sum::<f64>().into()
+            }
+            // Cells that took more than one attempt.
+            "repeated_attempts" => {
+                let repeated = cells.iter().filter(|cell| cell.number("attempt") > Some(1.0));
+                repeated.count().into()
+            }
+            // The unit for all memory of the study: `KiB`, `MiB` or `GiB`.
+            "memory_unit" => memory_unit(groups).name().into(),
+            // Names of the categories that held anything at a peak, without host.
+            "categories" => serialised(self.categories()),
+            // Names of all phases.
+            "phases" => serialised(Phase::ALL.map(Phase::name)),
+            // The ways from profiles to trainings.
+            "paths" => serialised(self.paths()),
+            // Profiles with trainings of equal micro-batches and accumulation.
+            "twins" => serialised(self.twins()),
+            "loss" => self.loss().into(),
+            // The judgements on losses and speeds.
+            "losses" => serialised(&self.losses),
+            "speeds" => serialised(self.speeds()),
+            // The groups as methods of fine-tuning, in the order of `by_memory`.
+            "methods" => serialised(methods::methods(&by_memory(groups))),
+            // The axes that the names of methods leave unsaid.
+            "method_axes" => serialised(methods::axes_beside_names(axes)),
+            // The origin of a plan; none for a study with records.
+            "planned" => serialised(about.is_plan.then(|| planned(cells)).flatten()),
+            // Published figures, each compared with the measured one.
+            "published" => serialised(&self.published),
+            // The spec's claims with their verdicts.
+            "claims" => serialised(&self.claims),
+            // The cells that followed others out of memory.
+            "ladders" => serialised(ladder::ladders(cells)),
+            // The cells of each stack.
+            "stacks" => serialised(stacks(cells, groups, &about.axes, about.is_plan)),
+            "timelines" => serialised(self.timelines()),
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn axes(&self) -> &[String] {
+        &self.axes
+    }
+
+    pub(crate) fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    pub(crate) fn claims(&self) -> &[ClaimResult] {
+        &self.claims
+    }
+
+    /// The ids of the cells.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
+        self.cells.iter().filter_map(|cell| cell.text("cell_id"))
+    }
+
+    /// The loss that methods are compared by: `loss_eval` if all measured groups have one, else `loss_last`.
+    pub(crate) fn loss(&self) -> &'static str {
+        let has_eval = |group: &Group| group.ok == 0 || group.mean("loss_eval").is_some();
+        match self.groups.iter().all(has_eval) {
+            true => "loss_eval",
+            false => "loss_last",
+        }
+    }
+
+    /// The judgement on the speeds.
+    pub(crate) fn speeds(&self) -> &Speeds {
+        self.speeds.get_or_init(|| speeds::speeds(&self.groups))
+    }
+
+    /// A recorded cell of each group that has one.
+    pub(crate) fn timelines(&self) -> &[Timeline] {
+        self.timelines.get_or_init(|| timelines(&self.groups, &self.recorded))
+    }
+
+    fn paths(&self) -> &[ProfilePath] {
+        self.paths.get_or_init(|| profile_path::paths(&self.groups))
+    }
+
+    fn twins(&self) -> &[Twins] {
+        self.twins.get_or_init(|| profile_path::twins(&self.groups))
+    }
+
+    fn answers(&self) -> Answers {
+        Answers::new(&Evidence {
+            groups: &self.groups,
+            axes: &self.axes,
+            published: &self.published,
+            claims: &self.claims,
+            losses: &self.losses,
+            speeds: self.speeds(),
+            paths: self.paths(),
+            twins: self.twins(),
+            memory_unit: memory_unit(&self.groups),
+        })
+    }
+
+    fn categories(&self) -> Vec<&'static str> {
+        let held = |category: &Category| {
+            let column = category_column(category.name());
+            let is_held = |group: &Group| group.mean(&column).is_some_and(|bytes| bytes > 0.0);
+            category.is_tensor() && self.groups.iter().any(is_held)
+        };
+        Category::ALL.into_iter().filter(held).map(Category::name).collect()
+    }
+}
+
+fn serialised(value: impl Serialize) -> Value {
+    Value::from(Serde(value))
 }
 
 /// The machine and the settings that cells ran on.

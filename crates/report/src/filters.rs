@@ -1,6 +1,5 @@
 //! The filters and functions of templates, besides minijinja's own.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::text::Unit;
@@ -8,7 +7,7 @@ use base::text::format::{self, ABSENT, ByteUnit, Quantity};
 use minijinja::value::Kwargs;
 use minijinja::{Environment, Error, ErrorKind, Value};
 
-use super::charts::Drawing;
+use super::charts::Charts;
 use super::{markdown, table};
 
 /// The argument of a filter: a number, or a mean with its deviation; `None` for a missing measurement.
@@ -109,9 +108,8 @@ fn text(value: &Value, escape: fn(&str) -> String) -> Result<String, Error> {
     Ok(escape(&value.to_string()))
 }
 
-/// Adds the filters, `chart(name)`, which is the file name of a chart, and `has_chart(name)`, which is false if there
-/// is nothing to draw. Each chart is its file name or the reason.
-pub(crate) fn add(env: &mut Environment<'_>, id_length: usize, charts: Arc<BTreeMap<String, Drawing>>) {
+/// Adds the filters.
+pub(crate) fn add(env: &mut Environment<'_>, id_length: usize) {
     env.add_filter("bytes", |value: &Value, unit: Option<&str>| bytes(value, unit));
     env.add_filter("part_bytes", |value: &Value, unit: &str| part_bytes(value, unit));
     env.add_filter("seconds", |value: &Value| written(value, format::seconds));
@@ -129,23 +127,40 @@ pub(crate) fn add(env: &mut Environment<'_>, id_length: usize, charts: Arc<BTree
     env.add_filter("code", |value: &Value| text(value, markdown::code));
     env.add_filter("varying", |text: &str, names: usize| table::varying(text, names));
     env.add_filter("short", move |id: &str| id.chars().take(id_length).collect::<String>());
-    let known = Arc::clone(&charts);
-    env.add_function("has_chart", move |name: &str| find(&known, name).map(Result::is_ok));
-    env.add_function("chart", move |name: &str| {
-        find(&charts, name)?.clone().map_err(|reason| {
+}
+
+/// Adds `chart(name)`, which is the file name of a chart and begins with `stem`, and `has_chart(name)`, which is false if
+/// there is nothing to draw.
+pub(crate) fn add_charts(env: &mut Environment<'_>, stem: &str, charts: Arc<Charts>) {
+    let (known, stem) = (Arc::clone(&charts), stem.to_owned());
+    env.add_function("has_chart", move |name: &str| {
+        Ok::<_, Error>(find(&known, name)?.is_none())
+    });
+    env.add_function("chart", move |name: &str| match find(&charts, name)? {
+        None => Ok(chart_file(&stem, name)),
+        Some(reason) => {
             let message = format!("nothing to draw in the chart `{name}`: {reason}; ask `has_chart(\"{name}\")` first");
-            Error::new(ErrorKind::InvalidOperation, message)
-        })
+            Err(Error::new(ErrorKind::InvalidOperation, message))
+        }
     });
 }
 
-/// A chart by its name.
-fn find<'c>(charts: &'c BTreeMap<String, Drawing>, name: &str) -> Result<&'c Drawing, Error> {
-    charts.get(name).ok_or_else(|| {
-        let known: Vec<&str> = charts.keys().map(String::as_str).collect();
-        let message = format!("unknown chart `{name}`; the charts are {}", known.join(", "));
-        Error::new(ErrorKind::InvalidOperation, message)
-    })
+/// The name of a chart's file.
+pub(crate) fn chart_file(stem: &str, chart: &str) -> String {
+    format!("{stem}-{}.svg", chart.replace(['_', ' '], "-"))
+}
+
+/// The reason why there is nothing to draw in the chart of this name; `None` if there is.
+fn find(charts: &Charts, name: &str) -> Result<Option<String>, Error> {
+    match charts.get(name) {
+        Some(Ok(drawing)) => Ok(drawing.as_ref().err().cloned()),
+        Some(Err(error)) => Err(Error::new(ErrorKind::InvalidOperation, error.to_string())),
+        None => {
+            let known: Vec<&str> = charts.names().collect();
+            let message = format!("unknown chart `{name}`; the charts are {}", known.join(", "));
+            Err(Error::new(ErrorKind::InvalidOperation, message))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use minijinja::value::Serde;
+use minijinja::Value;
 use polars_core::prelude::DataFrame;
 
 use super::about::About;
-use super::charts::Drawing;
+use super::charts::Charts;
 use super::claims::ClaimResult;
 use super::context::Context;
 use super::entry::entries;
 use super::error::ReportError;
+use super::filters::{self, chart_file};
 use super::template::Template;
-use super::{charts, figures, filters, markdown};
+use super::{figures, markdown};
 
 /// The frames of a report.
 #[derive(Debug, Clone, Copy)]
@@ -55,34 +56,26 @@ pub fn render<'a>(
     let cells = entries(frames.cells)?;
     let timeline = frames.timeline.map(entries).transpose()?.unwrap_or_default();
     let about = figures::write_all(about, &cells)?;
-    let context = Context::new(&about, &cells, &timeline)?;
-    let charts = charts::draw(&context)?;
-    let file = |name: &str| format!("{stem}-{}.svg", name.replace(['_', ' '], "-"));
-    let names: BTreeMap<String, Drawing> = charts
-        .iter()
-        .map(|(name, svg)| (name.clone(), svg.as_ref().map(|_| file(name)).map_err(String::clone)))
-        .collect();
-    let names = Arc::new(names);
+    let context = Arc::new(Context::new(about, cells, timeline)?);
+    let charts = Arc::new(Charts::new(Arc::clone(&context)));
 
     let (mut env, name) = template.environment()?;
-    let ids: Vec<&str> = cells.iter().filter_map(|cell| cell.text("cell_id")).collect();
-    filters::add(&mut env, short_id_length(&ids), Arc::clone(&names));
+    let ids: Vec<&str> = context.ids().collect();
+    filters::add(&mut env, short_id_length(&ids));
+    filters::add_charts(&mut env, stem, Arc::clone(&charts));
     let markdown = env
         .get_template(&name)
-        .and_then(|loaded| loaded.render(Serde(&context)))
+        .and_then(|loaded| loaded.render(Value::from_dyn_object(Arc::clone(&context))))
         .map_err(|error| ReportError::Template(template.explain(&error)))?;
     let markdown = markdown::tidy(&markdown);
 
-    let linked = |(name, svg): (String, Drawing)| {
-        let file = file(&name);
-        markdown.contains(&file).then_some((file, svg.ok()?))
-    };
-    let files = charts.into_iter().filter_map(linked).collect();
-    let claims = context.claims;
+    drop(env);
+    let drawn = Arc::into_inner(charts).into_iter().flat_map(Charts::into_drawn);
+    let files = drawn.map(|(name, svg)| (chart_file(stem, &name), svg));
     Ok(Rendered {
+        files: files.filter(|(file, _)| markdown.contains(file)).collect(),
         markdown,
-        files,
-        claims,
+        claims: context.claims().to_vec(),
     })
 }
 

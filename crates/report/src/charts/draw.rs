@@ -1,6 +1,7 @@
 //! All charts of a report, by the names that templates use.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
 use chart::ChartError;
 
@@ -12,33 +13,84 @@ use crate::memory_unit::memory_unit;
 /// The SVG of a chart, or the reason why there is nothing to draw.
 pub(crate) type Drawing = Result<String, String>;
 
-/// Draws all charts.
-///
-/// # Errors
-/// plotters cannot draw one of them.
-pub(crate) fn draw(context: &Context<'_>) -> Result<BTreeMap<String, Drawing>, ChartError> {
-    let unit = memory_unit(&context.groups);
-    let view = View::new(&context.groups, &context.axes, unit);
-    let mut charts = BTreeMap::new();
-    macro_rules! add {
-        ($($name:literal: $chart:expr),* $(,)?) => {
-            $(charts.insert($name.to_owned(), match $chart {
-                Ok(chart) => Ok(chart.draw()?),
-                Err(reason) => Err(reason),
-            });)*
-        };
+/// The charts of a study; that of a recorded cell comes in addition.
+const NAMES: [&str; 7] = [
+    "allocator",
+    "categories",
+    "file_loss",
+    "growth",
+    "memory_loss",
+    "memory_speed",
+    "waterfall",
+];
+
+/// The charts of a report, each drawn when it is asked for.
+#[derive(Debug)]
+pub(crate) struct Charts {
+    context: Arc<Context>,
+    drawn: BTreeMap<String, OnceLock<Drawing>>,
+}
+
+impl Charts {
+    pub(crate) fn new(context: Arc<Context>) -> Self {
+        let names = NAMES.iter().map(ToString::to_string);
+        let recorded = context.timelines().iter().map(|timeline| timeline.chart.clone());
+        Self {
+            drawn: names.chain(recorded).map(|name| (name, OnceLock::new())).collect(),
+            context,
+        }
     }
-    add! {
-        "allocator": allocator::allocator(&view),
-        "categories": categories::categories(&view),
-        "file_loss": scatter::file_loss(&view, context.loss),
-        "growth": growth::growth(&view),
-        "memory_loss": scatter::memory_loss(&view, context.loss),
-        "memory_speed": scatter::memory_speed(&view, &context.speeds),
-        "waterfall": waterfall::waterfall(&view),
+
+    /// The names, sorted.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.drawn.keys().map(String::as_str)
     }
-    for timeline in &context.timelines {
-        charts.insert(timeline.chart.clone(), Ok(timeline.area(unit).draw()?));
+
+    /// A chart by its name; `None` if there is none of that name.
+    ///
+    /// # Errors
+    /// plotters cannot draw it.
+    pub(crate) fn get(&self, name: &str) -> Option<Result<&Drawing, ChartError>> {
+        let drawn = self.drawn.get(name)?;
+        if drawn.get().is_none() {
+            match self.draw(name) {
+                Ok(drawing) => drop(drawn.set(drawing)),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        drawn.get().map(Ok)
     }
-    Ok(charts)
+
+    /// The charts that were asked for and could be drawn.
+    pub(crate) fn into_drawn(self) -> impl Iterator<Item = (String, String)> {
+        let drawn = self.drawn.into_iter();
+        drawn.filter_map(|(name, drawing)| Some((name, drawing.into_inner()?.ok()?)))
+    }
+
+    fn draw(&self, name: &str) -> Result<Drawing, ChartError> {
+        let context = &*self.context;
+        let unit = memory_unit(context.groups());
+        let view = View::new(context.groups(), context.axes(), unit);
+        macro_rules! drawn {
+            ($chart:expr) => {
+                match $chart {
+                    Ok(chart) => Ok(chart.draw()?),
+                    Err(reason) => Err(reason),
+                }
+            };
+        }
+        Ok(match name {
+            "allocator" => drawn!(allocator::allocator(&view)),
+            "categories" => drawn!(categories::categories(&view)),
+            "file_loss" => drawn!(scatter::file_loss(&view, context.loss())),
+            "growth" => drawn!(growth::growth(&view)),
+            "memory_loss" => drawn!(scatter::memory_loss(&view, context.loss())),
+            "memory_speed" => drawn!(scatter::memory_speed(&view, context.speeds())),
+            "waterfall" => drawn!(waterfall::waterfall(&view)),
+            recorded => match context.timelines().iter().find(|timeline| timeline.chart == recorded) {
+                Some(timeline) => Ok(timeline.area(unit).draw()?),
+                None => Err("there is no such chart".to_owned()),
+            },
+        })
+    }
 }

@@ -12,6 +12,6 @@ mod tests;
 mod view;
 mod waterfall;
 
-pub(crate) use draw::{Drawing, draw};
+pub(crate) use draw::Charts;
 #[cfg(test)]
 pub(crate) use testing::study;
