@@ -11,6 +11,8 @@ use super::module::Kind;
 use super::presets::Preset;
 use super::rope::RopeScaling;
 
+pub use trained::check as check_modules;
+
 /// The families that our trainer computes, in the order of their lines in `model::families`.
 pub const TRAINED: [Family; 9] = [
     Family::Llama,

@@ -4,6 +4,7 @@ mod model;
 mod optimizer;
 mod process;
 mod stack;
+mod trained;
 
 use options::LogNormal;
 
