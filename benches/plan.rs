@@ -88,7 +88,11 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 fn planner(replay: bool) -> Planner {
-    Planner::new(Path::new(""), Options { budget: None, replay })
+    let options = Options {
+        replay,
+        ..Options::default()
+    };
+    Planner::new(Path::new(""), options)
 }
 
 /// CPU time of all threads so far, in milliseconds: it does not grow while other programs have the cores.

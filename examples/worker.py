@@ -3,7 +3,7 @@
 
     expctl run SPEC --worker examples/worker.py
 """
-import json, os, pathlib, re, sys, time
+import json, pathlib, re, sys, time
 
 CPU = {"cpu": "none", "cores": 1, "memory_bytes": None, "os": "any"}
 
@@ -24,7 +24,7 @@ def train(folder, attempt):
     started, clock = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
     cell = (folder / "cell.yaml").read_text()
     steps = int(re.search(r"^max_steps: (\d+)", cell, re.M)[1])
-    found = {"threads": 1, "machine": CPU, "releases": {"worker.py": "1.0"}}
+    found = {"engine": "worker.py", "threads": 1, "machine": CPU, "releases": {"python": sys.version.split()[0]}}
     say("started", **found)
     say("training", steps=steps, tokens_per_step=64)
     with open(folder / "steps.jsonl", "w") as log:
@@ -47,6 +47,9 @@ def train(folder, attempt):
 
 
 if sys.argv[1] == "machine":
-    print(json.dumps({"protocol": 1, "machine": CPU, "instruction_set": "portable", "allocators": ["retain"], "cuda": False}))
+    print(json.dumps({
+        "protocol": 1, "engine": "worker.py", "machine": CPU, "instruction_set": "portable",
+        "auto_instruction_set": "portable", "allocators": ["retain"], "cuda": False,
+    }))
 else:
     train(pathlib.Path(sys.argv[2]), int(sys.argv[sys.argv.index("--attempt") + 1]))

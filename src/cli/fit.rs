@@ -81,7 +81,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.smallest_gpu {
         study.cells.iter_mut().for_each(|study_cell| study_cell.cell.gpu = None);
     }
-    let planner = Planner::new(study.roots(), Options { budget, replay: true });
+    let options = Options {
+        budget,
+        ..Options::default()
+    };
+    let planner = Planner::new(study.roots(), options);
     check_values(&planner, &study.cells, &study.fit)?;
     if let Some(wanted) = &args.cell {
         pick(&mut study, wanted)?;

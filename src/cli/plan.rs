@@ -59,6 +59,7 @@ impl Args {
         Options {
             budget: self.budget,
             replay: !self.no_replay,
+            ..Options::default()
         }
     }
 }

@@ -111,7 +111,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     study.invocation.results = args.results.as_ref().map(|folder| folder.display().to_string());
-    let options = Options {
+    let mut options = Options {
         results: args.results.unwrap_or_else(|| Path::new("results").join(&study.name)),
         fresh: args.fresh,
         fail_fast: args.fail_fast,
@@ -120,6 +120,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
             Some(program) => Worker::new(program),
             None => Worker::this_program().context("cannot find this program")?,
         },
+        machine: None,
     };
 
     // Check everything that can be checked before the training.
@@ -135,17 +136,19 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         if args.dry_run { Purpose::Plan } else { Purpose::Train },
         is_due,
     )?;
-    if !due.is_empty() {
+    let has_engine = |study_cell: &StudyCell| is_due(study_cell) && study_cell.cell.engine().is_some();
+    if study.cells.iter().any(has_engine) {
         let machine = options
             .worker
             .machine()
-            .context("cannot ask the worker for its machine")?;
+            .with_context(|| format!("cannot ask the worker `{}` for its machine", options.worker))?;
         preflight(&study, &machine, is_due)?;
+        options.machine = Some(machine);
     }
     if args.dry_run {
         let dir = StudyDir::new(&options.results);
-        let mut study = resolved(study, plan::Options::default(), &dir)?;
-        let planner = Planner::new(study.roots(), plan::Options::default());
+        let mut study = resolved(study, options.planning(), &dir)?;
+        let planner = Planner::new(study.roots(), options.planning());
         add_fallbacks(&mut study, &planner, &options);
         let schedule = schedule(&study, &options)?;
         print(&run_output::dry_run(&study, &schedule, args.format))?;

@@ -7,7 +7,7 @@ use std::thread::available_parallelism;
 use cell::Cell;
 use kernels::{Dispatch as _, InstructionSet};
 use memory::probes;
-use options::AllocatorBackend;
+use options::{AllocatorBackend, Engine};
 use records::{Found, Machine, WorkerMachine, schema};
 
 /// What this machine and this build offer to cells.
@@ -18,7 +18,9 @@ pub(crate) fn offered() -> WorkerMachine {
     WorkerMachine {
         protocol: schema::VERSION,
         machine: machine(),
+        engine: Engine::Expctl.name().to_owned(),
         instruction_set: InstructionSet::best().name().to_owned(),
+        auto_instruction_set: InstructionSet::fastest().name().to_owned(),
         allocators: allocators.map(|backend| backend.name().to_owned()).collect(),
         cuda: cfg!(feature = "cuda"),
     }
@@ -27,6 +29,7 @@ pub(crate) fn offered() -> WorkerMachine {
 /// What the cell gets here.
 pub(super) fn found(cell: &Cell) -> Found {
     Found {
+        engine: Engine::Expctl.name().to_owned(),
         releases: BTreeMap::new(),
         instruction_set: Some(instruction_set(cell).name().to_owned()),
         threads: threads(cell),

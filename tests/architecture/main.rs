@@ -26,6 +26,8 @@ fn hold(rule: &str, breaches: impl IntoIterator<Item = String>) {
 /// Holds that none of the crates `from` needs one of `what`, directly or through others.
 fn not_needed(from: &[&str], what: &[&str]) {
     let workspace = Workspace::read();
+    let unknown = from.iter().find(|name| !workspace.crates.contains_key(**name));
+    assert_eq!(unknown, None, "there is no such crate");
     let ways = from.iter().flat_map(|from| what.iter().map(move |what| (from, what)));
     let breaches = ways.filter_map(|(from, what)| Some(workspace.way(from, what)?.join(" needs ")));
     hold(

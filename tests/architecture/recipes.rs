@@ -30,7 +30,7 @@ fn is_path(span: &str) -> bool {
 
 fn is_name(span: &str) -> bool {
     let letters = span.strip_suffix('!').unwrap_or(span);
-    let is_placeholder = span.chars().all(|c| c.is_ascii_uppercase()) && span == "NAME" || span.starts_with("NAME_");
+    let is_placeholder = span == "NAME" || span.starts_with("NAME_");
     !letters.is_empty() && !is_placeholder && letters.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 

@@ -172,6 +172,11 @@ fn a_program_that_the_suite_does_not_know_is_a_fault() {
         unknown.starts_with("page.md:2: make all\nthe suite knows no program `make`"),
         "{unknown}"
     );
+    let unknown = fault("```console\n$ expctl list\n…\n$ make all\n```\n");
+    assert!(
+        unknown.starts_with("page.md:4: make all\nthe suite knows no program `make`"),
+        "{unknown}"
+    );
     let left_out = "<!-- not run: it needs make -->\n\n```sh\nmake all\n```\n";
     assert!(Document::read("page.md", left_out).strays.is_empty());
 }

@@ -157,17 +157,25 @@ impl Reader {
             return;
         }
         for (text, line) in found {
-            let program = text.split_whitespace().next().unwrap_or_default();
-            if is_known(&text) || PREPARATIONS.contains(&program) {
-                self.push(&text, line);
-            } else {
-                let name = &self.document.name;
-                let stray = format!(
-                    "{name}:{line}: {text}\nthe suite knows no program `{program}`; tests/documents/other.rs lists them"
-                );
-                self.document.strays.push(stray);
+            match is_command(&text) {
+                true => self.push(&text, line),
+                false => self.other_line(&text, line),
             }
         }
+    }
+
+    /// A line of another program, which the suite must know.
+    fn other_line(&mut self, text: &str, line: usize) {
+        let Some(program) = text.split_whitespace().next() else {
+            return;
+        };
+        if is_other(text) || PREPARATIONS.contains(&program) {
+            return self.push(text, line);
+        }
+        let name = &self.document.name;
+        self.document.strays.push(format!(
+            "{name}:{line}: {text}\nthe suite knows no program `{program}`; tests/documents/other.rs lists them"
+        ));
     }
 
     /// Commands behind `$`, each with its output below it.
@@ -186,9 +194,12 @@ impl Reader {
                 self.output(&output, at);
             }
             self.shown = None;
-            if is_command(text.trim()) {
-                self.push(text.trim(), first + number);
+            let text = text.trim();
+            if is_command(text) {
+                self.push(text, first + number);
                 at = Some(first + number);
+            } else {
+                self.other_line(text, first + number);
             }
         }
     }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use expctl::cell::{Cell, Dtype, Measure, Task};
-use expctl::options::Engine;
 use expctl::records::{Machine, Measured, Oom, Profile, Provenance, Record, Status, Step};
 
 const MIB: u64 = 1 << 20;
@@ -12,7 +11,7 @@ fn provenance() -> Provenance {
     Provenance {
         expctl_version: "0.1.0".into(),
         git_commit: Some("3f1c2d4e5a6b7c8d9e0f1a2b3c4d5e6f7a8b9c0d".into()),
-        engine: Engine::Expctl,
+        engine: Some("expctl".into()),
         releases: BTreeMap::new(),
         device: "cpu".into(),
         instruction_set: Some("avx512".into()),

@@ -39,13 +39,17 @@ fn another_program_can_be_the_worker() {
     assert_eq!(events.len(), 2, "the last step of each cell: {}", output.stdout);
     for record in project.records().into_iter().map(Option::unwrap) {
         assert_eq!(record.status, Status::Ok);
-        assert_eq!(record.provenance.releases["worker.py"], "1.0");
+        assert_eq!(record.provenance.engine.as_deref(), Some("worker.py"));
+        assert!(record.provenance.releases["python"].starts_with("3."));
         assert_eq!(record.provenance.machine.unwrap().cpu, "none");
         assert_eq!(record.measured.unwrap().allocated_peak_bytes, Some(3 * 1024));
     }
     // The second run keeps what the first has.
     let again = project.run(&["--worker", &worker]).exits(0);
     again.stdout_has("2 of 2 cells have a result");
+    // A run by our trainer says whose results it keeps.
+    let ours = project.run(&["--progress", "plain"]).exits(0);
+    ours.stderr_has("2 kept results were made by worker.py, and this is expctl");
 }
 
 #[test]
@@ -61,7 +65,7 @@ fn what_the_workers_machine_lacks_is_said_before_it_starts() {
     let output = project
         .run(&["--worker", &worker, "--set", "allocator.backend=mimalloc"])
         .exits(2);
-    output.stderr_has("allocator.backend: mimalloc");
+    output.stderr_has("the worker's build has no such allocator; it has retain");
     assert!(!project.path("out/cells").exists() || std::fs::read_dir(project.path("out/cells")).unwrap().count() == 0);
 }
 
@@ -69,9 +73,9 @@ fn what_the_workers_machine_lacks_is_said_before_it_starts() {
 fn a_program_that_is_no_worker_is_an_error() {
     let project = Project::new(SPEC);
     let output = project.run(&["--worker", "/bin/true"]).exits(2);
-    output.stderr_has("cannot ask the worker for its machine");
+    output.stderr_has("cannot ask the worker `/bin/true` for its machine");
     let output = project.run(&["--worker", "./nowhere"]).exits(2);
-    output.stderr_has("cannot ask the worker for its machine");
+    output.stderr_has("cannot ask the worker `./nowhere` for its machine");
     project.write("old.sh", "#!/bin/sh\necho '{\"protocol\": 0, \"machine\": {\"cpu\": \"\", \"cores\": 1, \"memory_bytes\": null, \"os\": \"\"}, \"instruction_set\": \"portable\", \"allocators\": [], \"cuda\": false}'\n");
     std::fs::set_permissions(
         project.path("old.sh"),

@@ -141,3 +141,8 @@ pub fn named() -> impl Iterator<Item = &'static str> {
         .map(|key| key.path.as_str())
         .filter(|path| !path.ends_with('*'))
 }
+
+/// True for the keys of budgets.
+pub fn is_size(key: &str) -> bool {
+    matches!(key, "device_memory" | "host_memory")
+}

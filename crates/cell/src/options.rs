@@ -1,4 +1,4 @@
-//! The door between a spec and what it configures: turns a cell into the options of each room.
+//! The door between a spec and what it configures: turns a cell into the options of each crate.
 
 use options::{
     AdamwOptions, Adapter, AdapterMethod, AdapterOptions, Attention, DataOptions, Ia3Options, LengthGroups,

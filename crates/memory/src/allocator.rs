@@ -325,6 +325,7 @@ pub(super) unsafe fn describe(user: NonNull<u8>, bytes: u64, dtype: u8, dimensio
         }
     });
 }
+
 /// The global allocator of a program that trains: the ledger over the backend of the process. It is not generic, so its
 /// code is compiled here, where code is optimised, and not in the program.
 pub struct ProcessAllocator;

@@ -131,7 +131,7 @@ pub(super) fn mimalloc_reserved() -> Option<u64> {
     Some(committed as u64)
 }
 
-/// Allocates with the backend of this process, [`AllocatorBackend::current`].
+/// Allocates with the backend of this process, [`current_backend`].
 pub struct BackendAllocator;
 
 // SAFETY: passes every request unchanged to one allocator, which never changes.

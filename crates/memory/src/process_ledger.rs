@@ -44,7 +44,7 @@ pub fn set_phase(phase: Phase) {
 /// Sets the budgets of live tensor bytes and the descriptor that a refusal is reported on.
 ///
 /// From now on, a request that exceeds the budget of its tier, or that the system refuses, ends the process from inside
-/// the allocator: it writes one JSON line (the fields of `results::record::Oom`) to `oom` and exits with
+/// the allocator: it writes one JSON line (the fields of `records::Oom`) to `oom` and exits with
 /// [`OOM_EXIT_CODE`](super::OOM_EXIT_CODE).
 pub fn arm(budgets: Tiers, oom: OwnedFd) {
     let armed = Budget::armed(budgets, oom.into_raw_fd());

@@ -1,6 +1,16 @@
 //! The options of a data set and its batches.
 
-use super::{Data, LengthGroups, Packing, Padding};
+use super::{Data, Packing, Padding};
+
+/// How samples of like lengths come together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LengthGroups {
+    /// As transformers' `LengthGroupedSampler`: groups of 50 effective batches, or a fourth of the data if that is
+    /// less, each from long to short, and the longest sample first of all.
+    MegaBatches,
+    /// Groups of so many effective batches, each from long to short.
+    Buckets(usize),
+}
 
 /// The samples that a cell trains on, and how they become batches.
 #[derive(Debug, Clone, PartialEq)]

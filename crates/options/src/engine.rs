@@ -1,16 +1,11 @@
 //! What runs cells.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::Stack;
 
 /// What runs a cell and measures it. The stack says whose memory is meant; a stack without an engine is predicted alone.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
     /// Our trainer.
-    #[default]
     Expctl,
 }
 

@@ -1,7 +1,7 @@
 //! Predictions of the memory that training needs, before anything runs.
 //!
 //! A stack writes a [`Trace`](trace::Trace) of what it will allocate and release: our trainer in a
-//! [`dry_run`](train::dry_run), or the room [`torch`](torch), transformers with PEFT and bitsandbytes on a GPU.
+//! [`dry_run`](train::dry_run), or [`torch`](torch), transformers with PEFT and bitsandbytes on a GPU.
 //! [`Planner`] turns a trace into a prediction, [`advice`] looks for a change that makes a cell fit.
 
 pub mod advice;

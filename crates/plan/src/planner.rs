@@ -6,7 +6,7 @@ use arch::{ArchError, ModelConfig};
 use cell::{Cell, Stack};
 use data::DataError;
 use hub::Roots;
-use options::{DataOptions, Generation};
+use options::{DataOptions, Generation, InstructionSet};
 use rayon::prelude::*;
 use records::prediction::{Prediction, Verdict};
 use torch::{
@@ -47,6 +47,8 @@ pub struct Options {
     pub budget: Option<Budget>,
     /// Replay the torch stack's traces through PyTorch's allocator; predictions of reserved memory need it.
     pub replay: bool,
+    /// The instruction set that `auto` means where cells run; the fastest of this CPU if none is given.
+    pub instruction_set: Option<InstructionSet>,
 }
 
 impl Default for Options {
@@ -54,6 +56,7 @@ impl Default for Options {
         Self {
             budget: None,
             replay: true,
+            instruction_set: None,
         }
     }
 }
@@ -167,7 +170,9 @@ impl Planner {
         let config = self.checked_model(cell)?;
         let options = cell.train_options();
         let steps = batches::steps(&options.data, &config, || self.inputs.sampler(&options.data, &config))?;
-        let planned = train::dry_run(&options, kernels::resolve(cell.instruction_set), &config, &steps.steps)?;
+        let level = cell.instruction_set.level().or(self.options.instruction_set);
+        let level = level.unwrap_or_else(|| kernels::resolve(cell.instruction_set));
+        let planned = train::dry_run(&options, level, &config, &steps.steps)?;
         let account = Account::of(&planned.trace, 1, planned.measured_from);
         let host_peak = account.host_peak;
         let prediction = Prediction {
@@ -431,7 +436,13 @@ mod tests {
     #[test]
     fn a_budget_is_judged_by_what_the_stack_counts() {
         let planned = |budget, cell: &Cell| {
-            let planner = Planner::new("", Options { budget, replay: true });
+            let planner = Planner::new(
+                "",
+                Options {
+                    budget,
+                    ..Options::default()
+                },
+            );
             planner.predict(cell).unwrap()
         };
         let ours = Cell {

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::provenance::Found;
-use super::record::nan_where_null;
+use super::record::{nan_where_null, number_or_null};
 
 /// A line of JSON that a worker prints to its stdout. Lines that are no event come from libraries, and are left out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,7 +47,7 @@ pub struct StepEvent {
     pub step: usize,
     /// The loss.
     #[serde(deserialize_with = "nan_where_null")]
-    #[schemars(with = "Option<f64>")]
+    #[schemars(schema_with = "number_or_null")]
     pub loss: f64,
     /// The duration.
     pub seconds: f64,

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use hub::Revision;
-use options::Engine;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,9 +10,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Provenance {
-    /// What ran the cell.
-    #[serde(default)]
-    pub engine: Engine,
+    /// What ran the cell, such as `expctl`; `None` if nothing has started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
     /// Releases of what the engine is made of, by name, such as `torch`; those of expctl stand below.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub releases: BTreeMap<String, String>,
@@ -50,6 +49,7 @@ pub struct Provenance {
 impl Provenance {
     /// Takes over what the worker found out.
     pub fn found(&mut self, found: Found) {
+        self.engine = Some(found.engine);
         self.releases = found.releases;
         self.instruction_set = found.instruction_set;
         self.threads = Some(found.threads);
@@ -61,6 +61,8 @@ impl Provenance {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Found {
+    /// What runs the cell.
+    pub engine: String,
     /// Releases of what its engine is made of, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub releases: BTreeMap<String, String>,
@@ -81,8 +83,12 @@ pub struct WorkerMachine {
     pub protocol: u32,
     /// The machine.
     pub machine: Machine,
+    /// The worker's name for what it runs.
+    pub engine: String,
     /// The best instruction set that its kernels can use.
     pub instruction_set: String,
+    /// The instruction set that `auto` means there.
+    pub auto_instruction_set: String,
     /// The allocators that the worker's build has.
     pub allocators: Vec<String>,
     /// True if the worker's build has CUDA.

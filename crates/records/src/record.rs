@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::provenance::Provenance;
@@ -53,11 +53,11 @@ pub struct Step {
     pub step: usize,
     /// Mean loss over the predicted tokens or the labels of the effective batch.
     #[serde(deserialize_with = "nan_where_null")]
-    #[schemars(with = "Option<f64>")]
+    #[schemars(schema_with = "number_or_null")]
     pub loss: f64,
     /// Global L2 norm of the gradients before clipping.
     #[serde(deserialize_with = "nan_where_null")]
-    #[schemars(with = "Option<f64>")]
+    #[schemars(schema_with = "number_or_null")]
     pub gradient_norm: f64,
     /// The learning rate of this step.
     pub learning_rate: f64,
@@ -164,11 +164,11 @@ pub struct Measured {
     pub steps: usize,
     /// The first step's loss.
     #[serde(deserialize_with = "nan_where_null")]
-    #[schemars(with = "Option<f64>")]
+    #[schemars(schema_with = "number_or_null")]
     pub loss_first: f64,
     /// The last step's loss.
     #[serde(deserialize_with = "nan_where_null")]
-    #[schemars(with = "Option<f64>")]
+    #[schemars(schema_with = "number_or_null")]
     pub loss_last: f64,
     /// On the held-out data, after the last step.
     pub loss_eval: Option<f64>,
@@ -271,11 +271,11 @@ pub struct Measured {
 pub struct Forgetting {
     /// Before the first step.
     #[serde(deserialize_with = "nan_where_null")]
-    #[schemars(with = "Option<f64>")]
+    #[schemars(schema_with = "number_or_null")]
     pub before: f64,
     /// After the last step.
     #[serde(deserialize_with = "nan_where_null")]
-    #[schemars(with = "Option<f64>")]
+    #[schemars(schema_with = "number_or_null")]
     pub after: f64,
 }
 
@@ -321,7 +321,7 @@ pub struct Profile {
     /// The most live tensor bytes at any instant of the passes.
     pub peak_bytes: u64,
     /// The outputs of all leaf modules of the base model over one micro-batch, added up as forward hooks see them in
-    /// PyTorch ([`arch::ModelConfig::module_outputs`]). Most of them are never alive at once. It is computed, and no
+    /// PyTorch (`ModelConfig::module_outputs` in `arch`). Most of them are never alive at once. It is computed, and no
     /// part of the total.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module_outputs_bytes: Option<u64>,
@@ -346,4 +346,9 @@ pub struct Oom {
 /// JSON has no NaN and no infinity: serde_json writes both as null.
 pub(super) fn nan_where_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
+/// The schema of such a number: it is always there.
+pub(super) fn number_or_null(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": ["number", "null"] })
 }

@@ -81,6 +81,7 @@ fn of<T: JsonSchema>() -> Value {
 #[cfg(test)]
 mod tests {
     use serde_json::{Map, json};
+    use sha2::{Digest, Sha256};
 
     use super::*;
     use crate::{Found, Machine, sample};
@@ -135,6 +136,57 @@ mod tests {
         assert!(!differences("", &wrong.into(), &schema, &schema).is_empty());
     }
 
+    /// What reading says without each key, and what the schema requires.
+    #[test]
+    fn the_schema_requires_what_reading_requires() {
+        let record = json!(sample::ok("0123456789ab"));
+        let schema = Subject::Record.schema();
+        let parts = [("", "Record"), ("/measured", "Measured"), ("/provenance", "Provenance")];
+        for (pointer, name) in parts {
+            let of_part = match pointer {
+                "" => &schema,
+                _ => &schema["definitions"][name],
+            };
+            let required: Vec<&str> = of_part["required"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter_map(Value::as_str)
+                .collect();
+            for key in record.pointer(pointer).unwrap().as_object().unwrap().keys() {
+                let mut without = record.clone();
+                without
+                    .pointer_mut(pointer)
+                    .unwrap()
+                    .as_object_mut()
+                    .unwrap()
+                    .remove(key);
+                let is_read = serde_json::from_value::<Record>(without).is_ok();
+                assert_eq!(is_read, !required.contains(&key.as_str()), "{name}.{key}");
+            }
+        }
+    }
+
+    /// Other programs follow the schemas: raise [`VERSION`] if one that follows the older ones would fail.
+    #[test]
+    fn a_schema_that_changes_is_looked_at() {
+        fn without_words(value: &mut Value) {
+            if let Some(map) = value.as_object_mut() {
+                // A key may be called so, too: its value is then a schema.
+                map.retain(|key, value| !(key == "description" && value.is_string()));
+                map.values_mut().for_each(without_words);
+            }
+            value.as_array_mut().into_iter().flatten().for_each(without_words);
+        }
+        let schemas = Subject::ALL.map(|subject| {
+            let mut schema = subject.schema();
+            without_words(&mut schema);
+            schema.to_string()
+        });
+        let hash = base::text::hex(&Sha256::digest(schemas.concat()));
+        assert_eq!((VERSION, &hash[..16]), (1, "91c391ae6a0bc7d9"));
+    }
+
     #[test]
     fn schemas_describe_what_is_written() {
         agrees(Subject::Record, &json!(sample::ok("0123456789ab")));
@@ -147,6 +199,7 @@ mod tests {
             os: "Linux".into(),
         };
         let found = Found {
+            engine: "another".into(),
             releases: [("torch".to_owned(), "2.15.0".to_owned())].into(),
             instruction_set: None,
             threads: 2,
@@ -163,7 +216,9 @@ mod tests {
         let offered = WorkerMachine {
             protocol: VERSION,
             machine,
+            engine: "another".into(),
             instruction_set: "avx2".into(),
+            auto_instruction_set: "avx2".into(),
             allocators: vec!["system".into()],
             cuda: false,
         };

@@ -1,11 +1,11 @@
 //! The values that a template sees.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use indexmap::IndexMap;
 use minijinja::Value;
-use minijinja::value::{Enumerator, Object, Serde};
+use minijinja::value::{Object, Serde};
 use results::columns::category_column;
 use results::datum::Datum;
 use serde::Serialize;
@@ -49,49 +49,18 @@ pub(crate) struct Context {
     timelines: OnceLock<Vec<Timeline>>,
     paths: OnceLock<Vec<ProfilePath>>,
     twins: OnceLock<Vec<Twins>>,
+    /// The values that the template has asked for.
+    made: Mutex<BTreeMap<String, Value>>,
 }
-
-/// The names that a template can ask for.
-const NAMES: [&str; 30] = [
-    "answers",
-    "axes",
-    "baseline",
-    "by_memory",
-    "categories",
-    "cells",
-    "claims",
-    "fixed",
-    "groups",
-    "ladders",
-    "loss",
-    "losses",
-    "machines",
-    "memory_unit",
-    "method_axes",
-    "methods",
-    "paths",
-    "phases",
-    "planned",
-    "provenance",
-    "published",
-    "repeated_attempts",
-    "seeds",
-    "speeds",
-    "stacks",
-    "started",
-    "study",
-    "timelines",
-    "twins",
-    "wall_seconds",
-];
 
 impl Object for Context {
     fn get_value(self: &Arc<Self>, name: &Value) -> Option<Value> {
-        self.value(name.as_str()?)
-    }
-
-    fn enumerate(self: &Arc<Self>) -> Enumerator {
-        Enumerator::Str(&NAMES)
+        let name = name.as_str()?;
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if !made.contains_key(name) {
+            made.insert(name.to_owned(), self.value(name)?);
+        }
+        made.get(name).cloned()
     }
 }
 
@@ -124,6 +93,7 @@ impl Context {
             timelines: OnceLock::new(),
             paths: OnceLock::new(),
             twins: OnceLock::new(),
+            made: Mutex::default(),
         })
     }
 
@@ -289,7 +259,9 @@ pub(crate) struct MachineRow {
 
 fn machines(cells: &[Entry]) -> Vec<MachineRow> {
     let mut machines: Vec<MachineRow> = Vec::new();
-    for cell in cells.iter().filter(|cell| cell.ran()) {
+    // A cell that was left out, or whose worker never started, was on no machine.
+    let is_known = |cell: &&Entry| cell.ran() && !cell.get("machine_cpu").is_null();
+    for cell in cells.iter().filter(is_known) {
         let mut machine = MachineRow {
             cpu: cell.get("machine_cpu").clone(),
             cores: cell.get("machine_cores").clone(),

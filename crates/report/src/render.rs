@@ -69,11 +69,17 @@ pub fn render<'a>(
         .map_err(|error| ReportError::Template(template.explain(&error)))?;
     let markdown = markdown::tidy(&markdown);
 
-    drop(env);
-    let drawn = Arc::into_inner(charts).into_iter().flat_map(Charts::into_drawn);
-    let files = drawn.map(|(name, svg)| (chart_file(stem, &name), svg));
+    let mut files = BTreeMap::new();
+    for name in charts.names() {
+        let file = chart_file(stem, name);
+        if markdown.contains(&file)
+            && let Some(Ok(svg)) = charts.get(name).transpose()?
+        {
+            files.insert(file, svg.clone());
+        }
+    }
     Ok(Rendered {
-        files: files.filter(|(file, _)| markdown.contains(file)).collect(),
+        files,
         markdown,
         claims: context.claims().to_vec(),
     })

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use base::text::format;
+use base::text::{format, with_causes};
 use memory::OOM_EXIT_CODE;
 use records::store::{CellDir, StoreError, read_record, write_record};
 use records::{Oom, Provenance, Record, Status};
@@ -28,12 +28,11 @@ pub(super) struct Attempt<'a> {
 /// Concludes an attempt with a record on disk. Returns `None` if a signal stopped the worker before it wrote one: the
 /// next run tries the cell again.
 pub(super) fn conclude(attempt: Attempt, exit: &Exit) -> Result<Option<Record>, StoreError> {
-    // An unreadable record is a leftover of a worker that was killed while it wrote.
-    if let Ok(Some(record)) = read_record(attempt.dir)
-        && record.attempt == attempt.number
-    {
-        return Ok(Some(record));
-    }
+    let unreadable = match read_record(attempt.dir) {
+        Ok(Some(record)) if record.attempt == attempt.number => return Ok(Some(record)),
+        Ok(_) => None,
+        Err(error) => Some(with_causes(&error)),
+    };
     let verdict = match exit.stopped {
         Some(Stopped::Interrupted(_)) => return Ok(None),
         Some(Stopped::Timeout(limit)) => Verdict {
@@ -49,10 +48,14 @@ pub(super) fn conclude(attempt: Attempt, exit: &Exit) -> Result<Option<Record>, 
     if let Some(found) = exit.found.clone() {
         provenance.found(found);
     }
+    let reason = match unreadable {
+        Some(error) => format!("{}; its record cannot be read: {error}", verdict.reason),
+        None => verdict.reason,
+    };
     let record = Record {
         cell_id: attempt.dir.id(),
         status: verdict.status,
-        reason: Some(verdict.reason),
+        reason: Some(reason),
         attempt: attempt.number,
         retried: Vec::new(),
         started_at: attempt.started_at,

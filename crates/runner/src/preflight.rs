@@ -42,8 +42,8 @@ pub(super) enum Reason {
     Adapter(#[from] AdapterError),
     #[error(transparent)]
     Device(#[from] NoCuda),
-    #[error("`retain` is glibc's malloc, and this build has another C library")]
-    Backend,
+    #[error("the worker's build has no such allocator; it has {offered}")]
+    Backend { offered: String },
     #[error("this CPU has no more than `{best}`")]
     InstructionSet { best: &'static str },
     #[error("{0}")]
@@ -57,7 +57,7 @@ pub(super) enum Reason {
 }
 
 impl PreflightError {
-    /// `value` of `key`, which `planned` has in this study. A reason that begins with another key is placed at that
+    /// `value` of `key`, which `study_cell` has in this study. A reason that begins with another key is placed at that
     /// one.
     pub(super) fn new(
         study: &Study,
@@ -145,7 +145,8 @@ pub fn preflight(
         }
         let allocator = cell.backend().name();
         if !machine.allocators.iter().any(|name| name == allocator) {
-            return Err(fail("allocator.backend", &allocator, Reason::Backend));
+            let offered = machine.allocators.join(", ");
+            return Err(fail("allocator.backend", &allocator, Reason::Backend { offered }));
         }
         if let Some(reason) = lacks(cell, machine) {
             return Err(fail("instruction_set", &cell.instruction_set.name(), reason));
@@ -230,7 +231,9 @@ mod tests {
                 memory_bytes: Some(8 << 30),
                 os: "Linux 6.1".into(),
             },
+            engine: "expctl".into(),
             instruction_set: "avx512".into(),
+            auto_instruction_set: "avx512".into(),
             allocators: vec!["system".into(), "retain".into(), "mimalloc".into()],
             cuda: false,
         }
@@ -317,7 +320,7 @@ mod tests {
                 .source()
                 .unwrap()
                 .to_string()
-                .contains("`retain` is glibc's malloc")
+                .contains("no such allocator; it has mimalloc")
         );
     }
 

@@ -8,6 +8,7 @@ use memory::BACKEND_VARIABLE;
 use options::AllocatorBackend;
 use records::Event;
 use records::store::CellDir;
+use serde_json::Value;
 
 /// The hidden command that says what a worker's machine offers.
 pub const MACHINE_COMMAND: &str = "machine";
@@ -120,9 +121,13 @@ pub fn event_line(event: &Event) -> Option<String> {
     serde_json::to_string(event).ok()
 }
 
-/// The event of a line. Other lines come from libraries.
+/// The event of a line. One that cannot be read becomes a remark; lines that are none come from libraries.
 pub(super) fn read_event(line: &[u8]) -> Option<Event> {
-    serde_json::from_slice(line).ok()
+    let value: Value = serde_json::from_slice(line).ok()?;
+    let name = value.get("event")?.as_str()?.to_owned();
+    Some(serde_json::from_value(value).unwrap_or_else(|error| Event::Remark {
+        text: format!("the worker's event `{name}` cannot be read: {error}"),
+    }))
 }
 
 #[cfg(test)]
@@ -152,6 +157,17 @@ mod tests {
         let line = arguments.to_command_line();
         let read = Line::try_parse_from(&line).unwrap().arguments;
         assert_eq!(format!("{read:?}"), format!("{arguments:?}"));
+    }
+
+    #[test]
+    fn an_event_that_cannot_be_read_is_said() {
+        assert_eq!(read_event(br#"{"event": "done"}"#), Some(Event::Done));
+        assert_eq!(read_event(b"a library's line"), None);
+        assert_eq!(read_event(br#"{"level": "info"}"#), None);
+        let Some(Event::Remark { text }) = read_event(br#"{"event": "training", "stesp": 3}"#) else {
+            panic!("it is a remark");
+        };
+        assert!(text.contains("`training`") && text.contains("missing field"), "{text}");
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub fn provenance(
     Provenance {
         expctl_version: VERSION.into(),
         git_commit: git_commit().map(Into::into),
-        engine: cell.engine().unwrap_or_default(),
+        engine: None,
         releases: BTreeMap::new(),
         device: cell.device.clone(),
         instruction_set: None,

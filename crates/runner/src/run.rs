@@ -5,7 +5,6 @@ use std::fs;
 
 use base::text::format;
 use cell::Cell;
-use memory::probes;
 use plan::{Planner, advice};
 use rayon::prelude::*;
 use records::prediction::Verdict;
@@ -44,7 +43,7 @@ pub fn run(study: &mut Study, options: &Options, progress: &mut dyn Progress) ->
     let _lock = FolderLock::acquire(dir.path(), &dir.lock())?;
     refuse_another(study, &dir)?;
     let mut events = Events::open()?;
-    let planner = Planner::new(study.roots(), plan::Options::default());
+    let planner = Planner::new(study.roots(), options.planning());
     trials::resolve(study, &planner, &dir, options, &mut events, progress)?;
     ladder::add_fallbacks(study, &planner, options);
     write_study(study, &dir)?;
@@ -191,7 +190,8 @@ impl Run<'_> {
                 smaller.id
             ));
         }
-        oversize(task, &study_cell.cell).filter(|_| self.options.skip_oversize || study_cell.is_fallback())
+        oversize(task, &study_cell.cell, self.options.machine_bytes())
+            .filter(|_| self.options.skip_oversize || study_cell.is_fallback())
     }
 
     /// Adds the cell that follows one that ran out of memory, and runs it next if it has no result.
@@ -250,7 +250,7 @@ fn predict(study: &Study, planner: &Planner, tasks: &mut [Task]) {
 }
 
 /// The reason why a cell will not fit into its budget or, without one, into the machine; `None` if it fits.
-fn oversize(task: &Task, cell: &Cell) -> Option<String> {
+fn oversize(task: &Task, cell: &Cell, machine_bytes: Option<u64>) -> Option<String> {
     let prediction = task.prediction.as_ref()?;
     let size = |bytes: u64| format::bytes((bytes as f64).into());
     if let (Some(_), Some(budget)) = (prediction.past_host_budget(), prediction.host_budget_bytes) {
@@ -265,7 +265,7 @@ fn oversize(task: &Task, cell: &Cell) -> Option<String> {
             "predicted peak {peak}, past the budget of {budget} (device_memory)"
         ));
     }
-    let (process, machine) = (prediction.process_peak_bytes?, probes::system_total_bytes()?);
+    let (process, machine) = (prediction.process_peak_bytes?, machine_bytes?);
     let past = cell.device_memory.is_none() && process > machine;
     past.then(|| {
         let (process, machine) = (size(process), size(machine));

@@ -7,8 +7,9 @@ use std::time::SystemTime;
 
 use base::text::counted;
 use cell::Data;
+use options::Engine;
 use records::store::{CellDir, StoreError, StudyDir, read_record};
-use records::{Record, Status};
+use records::{Provenance, Record, Status};
 use results::setting;
 use results::timeline::{self, TimelineError};
 use serde_json::Value;
@@ -185,18 +186,23 @@ fn other_versions(kept: &[Cached]) -> Option<String> {
         Some(commit) => format!("{version} ({commit})"),
         None => version.to_owned(),
     };
-    let mine = version(VERSION, git_commit());
-    let others: Vec<_> = kept
-        .iter()
-        .map(|kept| &kept.record.provenance)
-        .map(|provenance| version(&provenance.expctl_version, provenance.git_commit.as_deref()))
-        .filter(|other| *other != mine)
-        .collect();
+    let of = |engine: &str, release: String| format!("{engine} {release}").trim_end().to_owned();
+    let own = Engine::Expctl.name();
+    let mine = of(own, version(VERSION, git_commit()));
+    let made_by = |provenance: &Provenance| match provenance.engine.as_deref() {
+        Some(engine) if engine != own => engine.to_owned(),
+        _ => of(
+            own,
+            version(&provenance.expctl_version, provenance.git_commit.as_deref()),
+        ),
+    };
+    let others = kept.iter().map(|kept| made_by(&kept.record.provenance));
+    let others: Vec<_> = others.filter(|other| *other != mine).collect();
     let names: BTreeSet<_> = others.iter().map(String::as_str).collect();
     (!others.is_empty()).then(|| {
         let names = names.into_iter().collect::<Vec<_>>().join(", ");
         format!(
-            "{} made by expctl {names}, and this is {mine}; --fresh makes all again",
+            "{} made by {names}, and this is {mine}; --fresh makes all again",
             results_were(others.len())
         )
     })

@@ -1,6 +1,7 @@
 //! The program that trains cells: how it is asked about its machine, started, heard, stopped in time, and how it ends.
 
 use std::ffi::c_int;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -14,6 +15,7 @@ use records::store::CellDir;
 use records::{Event, Found, WorkerMachine, schema};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use serde_json::Value;
 use spec::RecordSpec;
 
 use super::events::{Events, FromChild, Message, spawn};
@@ -81,6 +83,7 @@ pub(super) enum Stopped {
 #[derive(Debug, Clone)]
 pub struct Worker {
     program: PathBuf,
+    is_own: bool,
 }
 
 impl Worker {
@@ -90,9 +93,12 @@ impl Worker {
     /// The system does not know where it is.
     pub fn this_program() -> io::Result<Self> {
         let program = Path::new("/proc/self/exe");
-        Ok(match program.exists() {
-            true => Self::new(program),
-            false => Self::new(std::env::current_exe()?),
+        Ok(Self {
+            program: match program.exists() {
+                true => program.to_path_buf(),
+                false => std::env::current_exe()?,
+            },
+            is_own: true,
         })
     }
 
@@ -100,34 +106,41 @@ impl Worker {
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
+            is_own: false,
         }
     }
 
     /// The machine that it trains on.
     ///
     /// # Errors
-    /// It cannot be started, or prints something else.
+    /// It cannot be started, prints something else, or follows another version of the protocol.
     pub fn machine(&self) -> io::Result<WorkerMachine> {
-        let mut command = Command::new(&self.program);
-        let output = command
-            .arg0("expctl")
-            .arg(MACHINE_COMMAND)
-            .stdin(Stdio::null())
-            .output()?;
-        let machine: WorkerMachine = serde_json::from_slice(&output.stdout).map_err(|error| {
-            let words = String::from_utf8_lossy(&output.stderr);
+        let output = self.command().arg(MACHINE_COMMAND).stdin(Stdio::null()).output()?;
+        let words = String::from_utf8_lossy(&output.stderr);
+        let silent = |error: serde_json::Error| {
             io::Error::other(format!(
                 "it does not say what machine it is on ({error}) {}",
                 words.trim()
             ))
-        })?;
-        match machine.protocol {
-            schema::VERSION => Ok(machine),
-            other => Err(io::Error::other(format!(
+        };
+        let said: Value = serde_json::from_slice(&output.stdout).map_err(silent)?;
+        match said["protocol"].as_u64() {
+            Some(version) if version == u64::from(schema::VERSION) => serde_json::from_value(said).map_err(silent),
+            Some(other) => Err(io::Error::other(format!(
                 "it follows version {other} of the protocol, and this run version {}",
                 schema::VERSION
             ))),
+            None => Err(io::Error::other("it names no version of the protocol")),
         }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        if self.is_own {
+            // Not the path of the running program, which says nothing.
+            command.arg0("expctl");
+        }
+        command
     }
 
     /// Runs one cell to its end. A signal to the run, or the timeout, stops the child: SIGTERM to its process group,
@@ -143,7 +156,7 @@ impl Worker {
             Event::Started(own) => found = Some(*own),
             event => on_event(&event),
         };
-        let mut command = self.command(launch)?;
+        let mut command = self.launch(launch)?;
         let started = Instant::now();
         let child = Running::start(&mut command, launch.serial, events.sender())?;
         let mut deadline = launch.timeout.and_then(|timeout| started.checked_add(timeout));
@@ -193,7 +206,7 @@ impl Worker {
         })
     }
 
-    fn command(&self, launch: &Launch) -> io::Result<Command> {
+    fn launch(&self, launch: &Launch) -> io::Result<Command> {
         let arguments = Arguments {
             dir: launch.dir.path().to_path_buf(),
             base_dir: launch.base_dir.to_path_buf(),
@@ -204,8 +217,8 @@ impl Worker {
             adapter_config_sha256: launch.adapter_config_sha256.clone(),
             trial: launch.trial,
         };
-        let mut command = Command::new(&self.program);
-        command.arg0("expctl").args(arguments.to_command_line());
+        let mut command = self.command();
+        command.args(arguments.to_command_line());
         let own = launch.cell.environment().into_iter();
         let own = own.map(|(name, value)| (name, value.map(str::to_owned)));
         for (name, value) in own.chain(variables(launch.cell)) {
@@ -221,6 +234,12 @@ impl Worker {
             // Ctrl-C goes to the run alone, which decides.
             .process_group(0);
         Ok(command)
+    }
+}
+
+impl fmt::Display for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.program.display())
     }
 }
 

@@ -2,12 +2,12 @@
 //!
 //! [`load()`] takes these steps, a file each, and goes through them once:
 //!
-//! 1. `read`, `yaml`: the file becomes a tree that remembers where everything stands, and does not guess types.
+//! 1. `read`, and the crate [`yaml`]: the file becomes a tree that remembers where everything stands, and does not guess types.
 //! 2. `overrides`, `layers`: variables of the environment and `--set` are laid over the tree; `fit_options`: `--vary`
 //!    and `--keep`.
 //! 3. `sweep`, `pin_axes`: the keys that vary, without those that an override fixes.
 //! 4. `adapter_config`: PEFT's configurations, for the keys that they stand for.
-//! 5. `type_values`, `de`: every value gets the type of its key. The sections are declared in `study`, a cell's keys in
+//! 5. `type_values`, `typed`: every value gets the type of its key. The sections are declared in `study`, a cell's keys in
 //!    [`cell`].
 //! 6. `expand`: the axes are combined (`sample` draws some), `filter` leaves combinations out, and every cell is
 //!    checked.
@@ -15,7 +15,7 @@
 //!
 //! The result is a [`Study`], which `study_file` writes and reads. Nothing is parsed and then ignored: a key that is
 //! not known, a value that its key cannot have and a combination that makes no sense are mistakes. They are collected
-//! on the way (`diagnostic`), and a [`SpecError`] shows all of them with file, line and what would be right.
+//! on the way ([`yaml::diagnostic`]), and a [`SpecError`] shows all of them with file, line and what would be right.
 
 mod adapter_config;
 mod aliases;

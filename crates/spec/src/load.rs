@@ -138,8 +138,8 @@ fn resolve(
         expansion: expansion.as_ref().filter(|_| is_sound),
     };
     study.report.baseline = read_baseline(&tree, &selector, mistakes).unwrap_or_default();
-    let study_cell = selector.expansion.iter().flat_map(|expansion| &expansion.cells);
-    let cells: Vec<_> = study_cell.map(|study_cell| &study_cell.cell).collect();
+    let expanded = selector.expansion.iter().flat_map(|expansion| &expansion.cells);
+    let cells: Vec<_> = expanded.map(|study_cell| &study_cell.cell).collect();
     study.fit.vary = fit::read_vary(tree.get(&["fit", "vary"]), &defaults, &cells, mistakes);
     let (published, claims) = (tree.get(&["published"]), tree.get(&["claims"]));
     entries::check(&mut study.published, published, sources, mistakes);

@@ -33,7 +33,7 @@ pub fn values_of(key: &str) -> Option<String> {
 const INTRODUCTION: &str = "\
 # The keys of a spec
 
-<!-- Written by `expctl schema --format markdown`; the texts are the doc comments of the keys in `crates/spec/`. -->
+<!-- Written by `expctl schema --format markdown`; the texts are the doc comments of the keys in `crates/cell/` and `crates/spec/`. -->
 
 A spec is a YAML file that describes a study. Unknown keys are errors. An axis of `sweep` can be any key of `defaults`, by
 its dotted name. `stack: candle` is our trainer, `stack: torch` is PyTorch's stack in plans; a key is for both unless it

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use options::Engine;
-
 use super::*;
 use crate::Machine;
 
@@ -106,7 +104,7 @@ pub fn provenance() -> Provenance {
     Provenance {
         expctl_version: "0.1.0".into(),
         git_commit: Some("0123456789abcdef0123456789abcdef01234567".into()),
-        engine: Engine::Expctl,
+        engine: Some("expctl".into()),
         releases: BTreeMap::new(),
         device: "cpu".into(),
         instruction_set: Some("avx512".into()),

@@ -61,12 +61,6 @@ impl Charts {
         drawn.get().map(Ok)
     }
 
-    /// The charts that were asked for and could be drawn.
-    pub(crate) fn into_drawn(self) -> impl Iterator<Item = (String, String)> {
-        let drawn = self.drawn.into_iter();
-        drawn.filter_map(|(name, drawing)| Some((name, drawing.into_inner()?.ok()?)))
-    }
-
     fn draw(&self, name: &str) -> Result<Drawing, ChartError> {
         let context = &*self.context;
         let unit = memory_unit(context.groups());

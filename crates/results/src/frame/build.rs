@@ -66,9 +66,9 @@ pub fn build(rows: &[Row<'_>]) -> Result<DataFrame, FrameError> {
                 let found = row.record.map(|record| &record.provenance);
                 match name.as_str() {
                     "device" => found.map_or_else(given, |found| found.device.as_str().into()),
-                    "threads" => found.and_then(|found| found.threads).map_or_else(given, Datum::from),
-                    "instruction_set" => match found.and_then(|found| found.instruction_set.as_deref()) {
-                        Some(level) => level.into(),
+                    "threads" => found.map_or_else(given, |found| found.threads.into()),
+                    "instruction_set" => match found {
+                        Some(found) => found.instruction_set.as_deref().into(),
                         None if row.cell.instruction_set == InstructionSetChoice::Auto => Datum::Null,
                         None => given(),
                     },

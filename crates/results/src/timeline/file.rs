@@ -1,4 +1,4 @@
-//! A recording on disk; [`memory::timeline`] describes the layout.
+//! A recording on disk; [`trace::recording`] describes the layout.
 
 use std::fs;
 use std::path::{Path, PathBuf};
