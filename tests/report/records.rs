@@ -1,32 +1,14 @@
 //! Made-up records and steps.
 
-use std::collections::BTreeMap;
-
 use expctl::cell::{Cell, Dtype, Measure, Task};
-use expctl::records::{Machine, Measured, Oom, Profile, Provenance, Record, Status, Step};
+use expctl::records::{Measured, Oom, Profile, Provenance, Record, Status, Step, sample};
 
 const MIB: u64 = 1 << 20;
 
 fn provenance() -> Provenance {
     Provenance {
-        expctl_version: "0.1.0".into(),
         git_commit: Some("3f1c2d4e5a6b7c8d9e0f1a2b3c4d5e6f7a8b9c0d".into()),
-        engine: Some("expctl".into()),
-        releases: BTreeMap::new(),
-        device: "cpu".into(),
-        instruction_set: Some("avx512".into()),
-        threads: Some(2),
-        machine: Some(Machine {
-            cpu: "An Example CPU @ 2.00GHz".into(),
-            cores: 2,
-            memory_bytes: Some(8 << 30),
-            os: "Linux 6.1".into(),
-        }),
-        environment: BTreeMap::new(),
-        data_sha256: Some("ab".repeat(32)),
-        adapter_config_sha256: None,
-        init_adapter_sha256: None,
-        hub: BTreeMap::new(),
+        ..sample::provenance()
     }
 }
 

@@ -132,7 +132,7 @@ pub(super) fn mimalloc_reserved() -> Option<u64> {
 }
 
 /// Allocates with the backend of this process, [`current_backend`].
-pub struct BackendAllocator;
+pub(super) struct BackendAllocator;
 
 // SAFETY: passes every request unchanged to one allocator, which never changes.
 unsafe impl GlobalAlloc for BackendAllocator {

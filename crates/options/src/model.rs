@@ -57,6 +57,15 @@ pub struct ModelOptions {
 }
 
 impl ModelOptions {
+    /// The options without those that neither the model's shape nor a check of it reads.
+    pub fn of_any_length(&self) -> Self {
+        Self {
+            max_seq_length: 0,
+            seed: 0,
+            ..self.clone()
+        }
+    }
+
     /// The format of hidden states, and of the weights that are not quantised.
     pub fn hidden_dtype(&self) -> Dtype {
         match (self.upcast, self.dtype) {

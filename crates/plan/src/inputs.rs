@@ -59,7 +59,7 @@ impl Inputs {
     /// It cannot be read, or the cell's stack cannot do it.
     pub(super) fn model(&self, cell: &Cell) -> Result<Arc<ModelConfig>, ArchError> {
         let options = cell.model_options();
-        cached(&self.models, Key::of(&(of_any_length(&options), cell.stack)), || {
+        cached(&self.models, Key::of(&(options.of_any_length(), cell.stack)), || {
             arch::open(&options, cell.stack, &self.roots).map(Arc::new)
         })
     }
@@ -128,15 +128,6 @@ impl Inputs {
     }
 }
 
-/// The options of the model, but for what no check of a model reads.
-fn of_any_length(options: &ModelOptions) -> ModelOptions {
-    ModelOptions {
-        max_seq_length: 0,
-        seed: 0,
-        ..options.clone()
-    }
-}
-
 /// The options of the model, but for what changes no weight.
 fn of_weights(options: &ModelOptions) -> ModelOptions {
     ModelOptions {
@@ -145,7 +136,7 @@ fn of_weights(options: &ModelOptions) -> ModelOptions {
         loss: Loss::Full,
         offloaded_blocks: None,
         offloads_embeddings: false,
-        ..of_any_length(options)
+        ..options.of_any_length()
     }
 }
 

@@ -10,7 +10,7 @@ use cell::{Adapter, Cell, Device, Stack};
 use data::{DataError, KeyError};
 use hub::{HubError, Roots};
 use model::{ModelError, Source};
-use options::{InstructionSet, ModelOptions, NoCuda};
+use options::{InstructionSet, NoCuda};
 use peft::AdapterError;
 use records::WorkerMachine;
 use spec::{Study, StudyCell, key_in_front};
@@ -195,12 +195,7 @@ fn open_model(cell: &Cell, roots: &Roots) -> Result<ModelConfig, ModelError> {
 
 /// The options that decide if a cell's model can be opened, as text.
 fn opened(cell: &Cell) -> String {
-    let options = ModelOptions {
-        max_seq_length: 0,
-        seed: 0,
-        ..cell.model_options()
-    };
-    format!("{options:?}")
+    format!("{:?}", cell.model_options().of_any_length())
 }
 
 /// The reason why the kernels that the cell asks for cannot run on the worker's CPU.

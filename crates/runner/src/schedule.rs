@@ -182,19 +182,15 @@ fn attempts(dir: &CellDir, record: Option<Record>) -> u32 {
 
 /// A remark on kept results of other versions.
 fn other_versions(kept: &[Cached]) -> Option<String> {
-    let version = |version: &str, commit: Option<&str>| match commit {
-        Some(commit) => format!("{version} ({commit})"),
-        None => version.to_owned(),
-    };
-    let of = |engine: &str, release: String| format!("{engine} {release}").trim_end().to_owned();
     let own = Engine::Expctl.name();
-    let mine = of(own, version(VERSION, git_commit()));
+    let version = |version: &str, commit: Option<&str>| match commit {
+        Some(commit) => format!("{own} {version} ({commit})"),
+        None => format!("{own} {version}"),
+    };
+    let mine = version(VERSION, git_commit());
     let made_by = |provenance: &Provenance| match provenance.engine.as_deref() {
         Some(engine) if engine != own => engine.to_owned(),
-        _ => of(
-            own,
-            version(&provenance.expctl_version, provenance.git_commit.as_deref()),
-        ),
+        _ => version(&provenance.expctl_version, provenance.git_commit.as_deref()),
     };
     let others = kept.iter().map(|kept| made_by(&kept.record.provenance));
     let others: Vec<_> = others.filter(|other| *other != mine).collect();
