@@ -28,8 +28,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => {
             let path = args.adapter.join(peft::CONFIG_FILE);
             let config = peft::read_config(&path).context("cannot read the adapter")?;
-            let base = config.base_model_name_or_path;
-            let base = PathBuf::from(base.context("the adapter names no base model; name its folder with --model")?);
+            let base = config.base_model().map(PathBuf::from);
+            let base = base.context("the adapter names no base model; name its folder with --model")?;
             ensure!(
                 base.is_dir(),
                 "the adapter's base model `{}` is not a folder here; name its folder with --model",

@@ -5,7 +5,7 @@ use std::fs;
 use crate::fixtures::{assert_same, fixture};
 use crate::runs::DECODERS;
 use expctl::cell::Task;
-use expctl::options::{AdapterMethod, AdapterOptions, LoraOptions};
+use expctl::options::AdapterOptions;
 use expctl::peft::{self, CONFIG_FILE, WEIGHTS_FILE};
 
 #[test]
@@ -35,11 +35,11 @@ fn weights_that_peft_wrote_are_written_byte_for_byte() {
 fn the_settings_we_write_are_among_those_peft_writes() {
     let theirs = fixture("tiny_llama_adapter");
     let (read, tensors) = peft::read(&theirs).expect("PEFT's adapter");
-    let read = read.lora().expect("LoRA");
-    let lora = AdapterOptions::new(AdapterMethod::Lora(LoraOptions {
-        dropout: read.lora_dropout,
-        ..LoraOptions::new(read.r, read.lora_alpha)
-    }));
+    let read = read.options().expect("LoRA");
+    let lora = AdapterOptions {
+        lora_dropout: read.lora_dropout,
+        ..AdapterOptions::lora(read.rank, read.lora_alpha)
+    };
     let config = peft::Config::new(Task::CausalLm, "tiny_llama", &lora);
     let dir = tempfile::tempdir().expect("a temporary folder");
     peft::write(dir.path(), &config, &tensors).expect("the adapter is written");

@@ -18,8 +18,8 @@ fn an_adapter_is_saved_as_peft_saves_it() {
         let theirs = Tensors::open(&format!("{model}_adapter/adapter_model.safetensors"));
         let (config, tensors) = peft::read(&fixture(&format!("{model}_adapter"))).expect("PEFT's adapter");
         let dir = tempfile::tempdir().expect("a folder");
-        let read = config.lora().expect("LoRA");
-        let lora = AdapterOptions::lora(read.r, read.lora_alpha);
+        let read = config.options().expect("LoRA");
+        let lora = AdapterOptions::lora(read.rank, read.lora_alpha);
         let ours = peft::Config::new(Task::SequenceClassification, model, &lora);
         peft::write(dir.path(), &ours, &tensors).expect("the adapter");
         let written = std::fs::read(dir.path().join(peft::WEIGHTS_FILE)).expect("the weights");

@@ -4,16 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use candle_core::DType;
-use expctl::cell::{
-    Adapter, Cell, Dtype, Lora, LrScheduler, Miss, PrefixTuning, PromptTuning, TargetModules, Task, Vera, Weights,
-};
+use expctl::cell::{Adapter, Cell, Dtype, LrScheduler, TargetModules, Task, Weights};
 use expctl::data::{EffectiveBatch, MicroBatch};
 use expctl::kernels::Sequences;
 use expctl::nn::tensor::Tensor;
-use expctl::options::{MissInit, NamePattern};
-use expctl::peft::{
-    self, Layers, MethodConfig, PROMPT_EMBEDDING, PROMPT_EMBEDDINGS, PROMPT_ENCODER, Targets, VERA_SHARED,
-};
+use expctl::options::NamePattern;
+use expctl::peft::{self, Layers, PROMPT_EMBEDDING, PROMPT_EMBEDDINGS, PROMPT_ENCODER, Targets, VERA_SHARED};
 use expctl::train::{StepOutcome, Trainer};
 use serde::Deserialize;
 use serde_json::Value;
@@ -215,65 +211,18 @@ fn adapter(model: &str) -> PathBuf {
 /// The cell of PEFT's adapter.
 pub fn adapter_cell(model: &str) -> Cell {
     let (config, _) = peft::read(&adapter(model)).expect("PEFT's adapter");
-    if let Some(lora) = config.lora() {
-        assert_eq!(lora.lora_alpha, 8.0, "{model}");
+    let options = config.options().expect("the adapter's options");
+    if options.lora_options().is_some() {
+        assert_eq!(options.lora_alpha, 8.0, "{model}");
     }
     with_own_keys(model, with_adapter(cell(model, Cell::default().rank), &config))
 }
 
 /// The cell with the options of an adapter's configuration.
 pub fn with_adapter(cell: Cell, config: &peft::Config) -> Cell {
-    let cell = match &config.method {
-        MethodConfig::Lora(lora) => Cell {
-            rank: lora.r,
-            lora_alpha: Some(lora.lora_alpha),
-            lora: Lora {
-                use_rslora: lora.use_rslora,
-                init_lora_weights: lora.init_lora_weights.init(),
-                rank_pattern: lora.rank_pattern.clone(),
-                alpha_pattern: lora.alpha_pattern.clone(),
-                bias: lora.bias,
-                loraplus_lr_ratio: None,
-            },
-            ..cell
-        },
-        MethodConfig::Ia3(_) | MethodConfig::LnTuning(_) => cell,
-        MethodConfig::Miss(miss) => Cell {
-            rank: miss.r,
-            miss: Miss {
-                init_weights: match miss.repeated() {
-                    Some(_) => MissInit::Mini,
-                    None => MissInit::Default,
-                },
-                mini_r: miss.repeated(),
-                miss_dropout: miss.miss_dropout,
-            },
-            ..cell
-        },
-        MethodConfig::Vera(vera) => Cell {
-            rank: vera.r,
-            vera: Vera {
-                d_initial: vera.d_initial,
-                projection_prng_key: vera.projection_prng_key,
-                save_projection: vera.save_projection,
-                vera_dropout: vera.vera_dropout,
-            },
-            ..cell
-        },
-        MethodConfig::PrefixTuning(prefix) => Cell {
-            prefix_tuning: PrefixTuning {
-                num_virtual_tokens: prefix.tokens.num_virtual_tokens,
-            },
-            ..cell
-        },
-        MethodConfig::PromptTuning(prompt) => Cell {
-            prompt_tuning: PromptTuning {
-                num_virtual_tokens: prompt.tokens.num_virtual_tokens,
-                ..PromptTuning::default()
-            },
-            ..cell
-        },
-    };
+    let own = config.keys().expect("the adapter's keys");
+    let own = own.iter().filter(|(_, key, _)| *key != "target_modules");
+    let cell = own.fold(cell, |cell, (_, key, value)| cell.with(key, value).expect(key));
     Cell {
         adapter: config.adapter(),
         target_modules: match &config.target_modules {

@@ -17,7 +17,7 @@ use expctl::nn::param::Param;
 use expctl::nn::tensor::Tensor;
 use expctl::nn::weight::Weight;
 use expctl::nn::{DropoutPass, Pass};
-use expctl::options;
+use expctl::options::{self, AdapterMethod, AdapterOptions};
 use expctl::quant::{Builder, Format, Quantized};
 use expctl::trace::Category;
 
@@ -191,24 +191,30 @@ impl Config {
                     Box::new(Dora::new(low_rank, ModuleName::new("layer"), &weight, self.hidden).unwrap())
                 }
                 options::Adapter::Miss => {
-                    let miss = options::MissOptions {
-                        rank: self.rank,
-                        dropout: self.dropout,
-                        // Some layers have fewer columns, which are repeated.
-                        mini_r: (outputs == INTERMEDIATE).then_some(4),
+                    // Some layers have fewer columns, which are repeated.
+                    let is_repeated = outputs == INTERMEDIATE;
+                    let miss = options::Miss {
+                        init_weights: match is_repeated {
+                            true => options::MissInit::Mini,
+                            false => options::MissInit::Default,
+                        },
+                        mini_r: is_repeated.then_some(4),
+                        miss_dropout: self.dropout,
                     };
-                    let name = ModuleName::new("layer");
-                    Box::new(LowRank::miss(&miss, 0, name, outputs, options::Dtype::Float32, &Device::Cpu).unwrap())
+                    let adapter = AdapterMethod::Miss(miss.clone());
+                    let (name, adapter) = (ModuleName::new("layer"), AdapterOptions::of_rank(adapter, self.rank));
+                    Box::new(LowRank::miss(&miss, &adapter, 0, name, outputs, &Device::Cpu).unwrap())
                 }
                 options::Adapter::Vera => {
-                    let vera = options::VeraOptions {
-                        dropout: self.dropout,
-                        ..options::VeraOptions::new(self.rank)
+                    let vera = options::Vera {
+                        vera_dropout: self.dropout,
+                        ..options::Vera::default()
                     };
+                    let adapter = AdapterOptions::of_rank(AdapterMethod::Vera(vera.clone()), self.rank);
                     let (name, dtype) = (ModuleName::new("layer"), options::Dtype::Float32);
                     let largest = (outputs + 3, inputs + 5);
                     let shared = SharedFactors::new(0, self.rank, largest, dtype, &Device::Cpu).unwrap();
-                    Box::new(LowRank::vera(&vera, shared.into(), 0, name, outputs, dtype, &Device::Cpu).unwrap())
+                    Box::new(LowRank::vera(&vera, &adapter, shared.into(), 0, name, outputs, &Device::Cpu).unwrap())
                 }
                 options::Adapter::PromptTuning | options::Adapter::PrefixTuning | options::Adapter::LnTuning => {
                     unreachable!("no layer has it")

@@ -1,7 +1,7 @@
 //! 4-bit weights after k-bit preparation and TRL's casts, against PyTorch on fake tensors.
 
 use expctl::arch::Preset;
-use expctl::options::{AdapterMethod, AdapterOptions, Autocast, Checkpointing, LoraOptions, Upcast};
+use expctl::options::{AdapterOptions, Autocast, Checkpointing, Upcast};
 use expctl::torch::{Backend, Bitsandbytes, Configuration, Transformers, trace};
 
 use super::torch::{FIGURES, figures, rows};
@@ -13,10 +13,10 @@ fn casts_of_k_bit_preparation_take_what_pytorch_says() {
         model.num_hidden_layers = 3;
         let checkpointing = row.get("gradient_checkpointing");
         let configuration = Configuration {
-            adapter: Some(AdapterOptions::new(AdapterMethod::Lora(LoraOptions {
-                dropout: row.number("dropout"),
-                ..LoraOptions::new(16, 32.0)
-            }))),
+            adapter: Some(AdapterOptions {
+                lora_dropout: row.number("dropout"),
+                ..AdapterOptions::lora(16, 32.0)
+            }),
             bnb_4bit_use_double_quant: false,
             upcast: match row.get("upcast") {
                 "peft" => Upcast::Peft,

@@ -2,8 +2,8 @@
 
 use expctl::arch::Preset;
 use expctl::options::{
-    Adapter, AdapterMethod, AdapterOptions, Bias, Dtype, Generation, Ia3Options, LoraOptions, MissOptions, NamePattern,
-    Optimizer, PrefixTuningOptions, PromptTuningOptions, TargetModules, Upcast, VeraOptions,
+    Adapter, AdapterMethod, AdapterOptions, Bias, Dtype, Generation, Ia3, LnTuning, Lora, Miss, MissInit, NamePattern,
+    Optimizer, PrefixTuning, PromptTuning, TargetModules, Upcast, Vera,
 };
 use expctl::torch::{Backend, Configuration, MicroBatchShape, Step, trace, trace_parts};
 use expctl::trace::{Account, Event, Trace};
@@ -31,45 +31,50 @@ fn with_method(row: &Row) -> Configuration {
     let plain = configuration(row);
     let trainable: Vec<_> = words(row, "trainable").iter().map(|text| pattern(text)).collect();
     let layers: Vec<usize> = words(row, "layers_to_transform").iter().map(number).collect();
-    let lora = |rank: usize| LoraOptions {
+    let lora = || Lora {
         rank_pattern: words(row, "rank_pattern").iter().map(rank_of).collect(),
-        dropout: row.number("lora_dropout"),
         bias: match row.get("bias") {
             "all" => Bias::All,
             "lora_only" => Bias::LoraOnly,
             _ => Bias::None,
         },
-        lr_ratio: if row.is("loraplus") { 16.0 } else { 1.0 },
-        ..LoraOptions::new(rank, 32.0)
+        loraplus_lr_ratio: row.is("loraplus").then_some(16.0),
+        ..Lora::default()
     };
-    let method = |rank: usize| match Adapter::named(row.get("adapter")).expect("an adapter") {
-        Adapter::Lora => AdapterMethod::Lora(lora(rank)),
-        Adapter::Dora => AdapterMethod::Dora(lora(rank)),
-        Adapter::Ia3 => AdapterMethod::Ia3(Ia3Options {
+    let method = || match Adapter::named(row.get("adapter")).expect("an adapter") {
+        Adapter::Lora => AdapterMethod::Lora(lora()),
+        Adapter::Dora => AdapterMethod::Dora(lora()),
+        Adapter::Ia3 => AdapterMethod::Ia3(Ia3 {
             feedforward_modules: (row.get("target_modules") != "default").then(|| vec!["down_proj".into()]),
         }),
-        Adapter::Miss => AdapterMethod::Miss(MissOptions {
-            rank,
-            dropout: row.number("lora_dropout"),
+        Adapter::Miss => AdapterMethod::Miss(Miss {
+            init_weights: match row.count("mini_r") {
+                0 => MissInit::Default,
+                _ => MissInit::Mini,
+            },
             mini_r: (row.count("mini_r") > 0).then(|| row.count("mini_r") as usize),
+            miss_dropout: row.number("lora_dropout"),
         }),
-        Adapter::Vera => AdapterMethod::Vera(VeraOptions {
-            dropout: row.number("lora_dropout"),
-            ..VeraOptions::new(rank)
+        Adapter::Vera => AdapterMethod::Vera(Vera {
+            vera_dropout: row.number("lora_dropout"),
+            ..Vera::default()
         }),
-        Adapter::PromptTuning => AdapterMethod::PromptTuning(PromptTuningOptions {
+        Adapter::PromptTuning => AdapterMethod::PromptTuning(PromptTuning {
             num_virtual_tokens: row.count("virtual_tokens") as usize,
-            init_text: None,
+            ..PromptTuning::default()
         }),
-        Adapter::PrefixTuning => AdapterMethod::PrefixTuning(PrefixTuningOptions {
+        Adapter::PrefixTuning => AdapterMethod::PrefixTuning(PrefixTuning {
             num_virtual_tokens: row.count("virtual_tokens") as usize,
         }),
-        Adapter::LnTuning => AdapterMethod::LnTuning,
+        Adapter::LnTuning => AdapterMethod::LnTuning(LnTuning {}),
     };
     let is_of_layers = Adapter::named(row.get("adapter")).is_some_and(Adapter::is_of_layers);
     Configuration {
         adapter: plain.adapter.map(|adapter| AdapterOptions {
-            method: method(row.count("rank") as usize),
+            method: method(),
+            rank: row.count("rank") as usize,
+            lora_alpha: 32.0,
+            lora_dropout: row.number("lora_dropout"),
             modules_to_save: words(row, "modules_to_save"),
             layers_to_transform: (!layers.is_empty()).then_some(layers),
             target_modules: match (row.get("pattern"), row.get("target_modules")) {

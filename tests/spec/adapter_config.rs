@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use expctl::arch::ModelConfig;
-use expctl::options::AdapterMethod;
+use expctl::options::Adapter;
 use expctl::peft::{self, IA3, VERA_SHARED};
 use expctl::spec::{self, Overrides, SpecError, Study};
 
@@ -79,11 +79,11 @@ fn the_adapters_of_peft_are_those_of_their_files() {
         let saved: BTreeSet<String> = tensors.iter().filter_map(|tensor| module(&tensor.name)).collect();
         let adapted: BTreeSet<String> = config.adapted(&ours).into_iter().collect();
         assert_eq!(adapted, saved, "{adapter}");
-        if let AdapterMethod::Ia3(ia3) = &ours.method {
+        if ours.adapter() == Adapter::Ia3 {
             for tensor in tensors.iter().filter(|tensor| tensor.name.ends_with(IA3)) {
                 let name = module(&tensor.name).expect("a module");
                 assert_eq!(
-                    config.is_feedforward(ia3, &name),
+                    config.is_feedforward(&ours, &name),
                     tensor.shape[0] == 1,
                     "{adapter}: {name}"
                 );

@@ -1,19 +1,19 @@
 //! The linear layers of a model that get an adapter.
 
-use options::{AdapterMethod, AdapterOptions, Ia3Options, is_in};
+use options::methods::{Layer, Tensor};
+use options::{AdapterMethod, AdapterOptions, is_in};
 
 use super::config::ModelConfig;
 use super::ia3::Ia3Modules;
-use super::module::Kind;
+use super::module::{Kind, Module};
 
 impl ModelConfig {
     /// True if the linear layer called `module` in full gets an adapter.
     pub fn adapts(&self, adapter: &AdapterOptions, module: &str) -> bool {
         let is_target = match (&adapter.target_modules, &adapter.method) {
             (Some(targets), _) => targets.contains(module),
-            (_, AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning) => false,
             (None, AdapterMethod::Ia3(_)) => self.ia3().is_some_and(|ia3| ends_in(module, ia3.targets)),
-            (None, _) => true,
+            (None, method) => method.adapter().is_of_layers(),
         };
         let is_meant = is_target && is_in(adapter.layers_to_transform.as_deref(), self.block_of(module));
         is_meant && !adapter.saves_whole(module)
@@ -34,8 +34,58 @@ impl ModelConfig {
         dims.fold((0, 0), |(rows, cols), dims| (rows.max(dims[0]), cols.max(dims[1])))
     }
 
+    /// The linear layer called `name` in full, as the adapter's method sees it.
+    pub fn layer<'a>(&self, adapter: &'a AdapterOptions, name: &'a str, module: &Module) -> Layer<'a> {
+        let (rows, columns) = match module.dims(self)[..] {
+            [rows, columns] => (rows, columns),
+            _ => (0, 0),
+        };
+        Layer {
+            adapter,
+            name,
+            rows,
+            columns,
+            is_feedforward: self.is_feedforward(adapter, name),
+        }
+    }
+
+    /// The numbers of virtual tokens and of elements of each; `None` for a method without.
+    pub fn virtual_tokens(&self, adapter: &AdapterOptions) -> Option<[usize; 2]> {
+        match &adapter.method {
+            AdapterMethod::PromptTuning(prompt) => Some([prompt.num_virtual_tokens, self.hidden_size]),
+            AdapterMethod::PrefixTuning(prefix) => {
+                let keys = self.num_key_value_heads * self.head_dim;
+                Some([prefix.num_virtual_tokens, 2 * self.num_hidden_layers * keys])
+            }
+            _ => None,
+        }
+    }
+
+    /// Elements of the adapters that are trained.
+    pub fn adapter_elements(&self, adapter: &AdapterOptions) -> usize {
+        if let Some([tokens, width]) = self.virtual_tokens(adapter) {
+            return tokens * width;
+        }
+        let options = adapter.method.options();
+        let trained = |tensors: Vec<Tensor>| {
+            let trained = tensors.iter().filter(|tensor| tensor.is_trained);
+            trained.map(Tensor::elements).sum()
+        };
+        let of_module = |(name, module): (String, &Module)| match module.kind {
+            Kind::Linear if self.adapts(adapter, &name) => {
+                trained(options.tensors(&self.layer(adapter, &name, module)))
+            }
+            _ if self.tunes_norm(adapter, &name) => module.dims(self).into_iter().product(),
+            _ => 0,
+        };
+        self.modules().map(of_module).sum()
+    }
+
     /// True if IA3 scales the inputs of the layer called `module` in full, and not its outputs.
-    pub fn is_feedforward(&self, options: &Ia3Options, module: &str) -> bool {
+    pub fn is_feedforward(&self, adapter: &AdapterOptions, module: &str) -> bool {
+        let AdapterMethod::Ia3(options) = &adapter.method else {
+            return false;
+        };
         match &options.feedforward_modules {
             Some(names) => ends_in(module, names),
             None => self.ia3().is_some_and(|ia3| ends_in(module, ia3.feedforward)),

@@ -132,21 +132,15 @@ pub enum ArchError {
         "`adapter: prefix_tuning`: a prefix is not trained in models with a sliding window yet, as {0}; use `prompt_tuning`"
     )]
     PrefixWindow(&'static str),
-    #[error("`rank: {rank}`: MiSS's shards of {module} would be longer than its {inputs} inputs")]
-    Shards { module: String, rank: usize, inputs: usize },
-    #[error("`miss.mini_r: {mini_r}` does not divide the {outputs} outputs of {module}")]
-    MiniR {
-        module: String,
-        mini_r: usize,
-        outputs: usize,
-    },
+    #[error("{0}")]
+    Adapter(String),
     #[error("`ia3.feedforward_modules`: no layer called `{0}` has an adapter")]
     Feedforward(String),
     #[error("`target_modules`: the model has no linear layer `{name}`; it has {known}")]
     Module { name: String, known: String },
     #[error("`{key}`: both `{}` and `{}` match {module}", patterns[0], patterns[1])]
     TwoPatterns {
-        key: &'static str,
+        key: String,
         module: String,
         patterns: [String; 2],
     },
@@ -165,20 +159,13 @@ pub enum ArchError {
     #[error("`layers_to_transform`: the model has no block {asked}; its {blocks} blocks are 0 to {}", blocks - 1)]
     Layer { asked: usize, blocks: usize },
     #[error("`{key}`: `{pattern}` matches no module that can have an adapter")]
-    NoModule { key: &'static str, pattern: String },
+    NoModule { key: String, pattern: String },
     #[error(
         "`target_modules`: `{pattern}` also matches {module}, which PEFT gives no adapter; end it in the names of linear layers"
     )]
     NotLinear { pattern: String, module: String },
     #[error("`{pattern}`: the search in {module} takes too many steps; write a simpler expression")]
     LongSearch { pattern: String, module: String },
-    #[error("`lora.init_lora_weights`: {init} finds {most} directions in {module}, fewer than the rank {rank}")]
-    Directions {
-        init: &'static str,
-        module: String,
-        most: usize,
-        rank: usize,
-    },
     #[error("`lora.bias`: {0} no bias, so the key would do nothing; leave it out")]
     NoBias(&'static str),
     #[error("`offload.embeddings`: every table is trained, so none can wait in the host's memory; leave the key out")]

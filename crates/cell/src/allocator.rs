@@ -6,12 +6,9 @@ use options::AllocatorBackend;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::stacks;
-
 /// The allocator of the cell's process, and the variables that it reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(transform = mark)]
 pub struct Allocator {
     /// The allocator: system (the C library's), retain or mimalloc. retain is glibc's, set to keep freed pages, so that
     /// no step asks the system for them again. It uses huge pages through GLIBC_TUNABLES unless the cell unsets that
@@ -31,9 +28,4 @@ pub(super) enum Variable {
     Text(String),
     Number(f64),
     Unset(()),
-}
-
-/// Writes the stacks of the keys into the schema.
-fn mark(schema: &mut schemars::Schema) {
-    stacks::mark_below(schema, "allocator.");
 }

@@ -14,7 +14,7 @@ mod stack;
 mod tests;
 mod training;
 
-pub use invalid::{Invalid, InvalidCell};
+pub use invalid::InvalidCell;
 
 use found::Found;
 

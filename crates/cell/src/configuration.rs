@@ -5,29 +5,21 @@ use std::collections::BTreeMap;
 use arch::{Family, Preset, check, target_modules};
 use options::{
     Adapter, Attention, AutoBatchSize, Autocast, BLOCK_SIZES, ByteSize, Checkpointing, DEFAULT_BLOCK_SIZE,
-    DEFAULT_LABELS, Data, Dtype, Engine, InstructionSetChoice, LoraATraining, Loss, LossScaling, LrScheduler, Measure,
-    NamePattern, Offload, Optimizer, PackingAttention, PackingSeparator, Padding, QuantType, Stack, Synthetic,
-    TargetModules, Task, Upcast, Weights,
+    DEFAULT_LABELS, Data, Dtype, Engine, Ia3, InstructionSetChoice, Lora, LoraATraining, Loss, LossScaling,
+    LrScheduler, Measure, Miss, NamePattern, Offload, Optimizer, PackingAttention, PackingSeparator, Padding,
+    PrefixTuning, PromptTuning, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Vera, Weights,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::allocator::{Allocator, Variable};
 use super::floating::floating_dtype;
-use super::ia3::Ia3;
-use super::lora::Lora;
-use super::miss::Miss;
-use super::prefix_tuning::PrefixTuning;
-use super::prompt_tuning::PromptTuning;
-use super::stacks;
 use super::torch::Torch;
-use super::vera::Vera;
 
 /// A full configuration. Field names are the spec's keys and keep the names of transformers' `TrainingArguments`,
 /// PEFT's `LoraConfig` and bitsandbytes' `BitsAndBytesConfig`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(transform = stacks::mark)]
 pub struct Cell {
     /// A preset, such as smollm2-135m or bert-base, or a directory in Hugging Face's layout.
     #[schemars(extend(
@@ -413,9 +405,14 @@ impl Cell {
         }
     }
 
+    /// The method of the adapters; `None` if the model's own weights are trained.
+    pub fn method(&self) -> Option<Adapter> {
+        (self.rank > 0).then_some(self.adapter)
+    }
+
     /// True if every weight is trained.
     pub fn trains_all(&self) -> bool {
-        self.rank == 0 && self.trainable.is_none()
+        self.method().is_none() && self.trainable.is_none()
     }
 
     /// LoRA's alpha.
@@ -443,9 +440,6 @@ impl Cell {
     }
 
     pub(super) fn default_targets(&self) -> Option<TargetModules> {
-        match self.adapter {
-            Adapter::Ia3 | Adapter::PromptTuning | Adapter::PrefixTuning | Adapter::LnTuning => None,
-            Adapter::Lora | Adapter::Dora | Adapter::Miss | Adapter::Vera => Some(TargetModules::AllLinear),
-        }
+        self.adapter.is_of_all_layers().then_some(TargetModules::AllLinear)
     }
 }

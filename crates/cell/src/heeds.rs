@@ -1,36 +1,27 @@
 //! The keys that a cell heeds. One that it does not heed changes nothing in it.
 
 use super::stacks::stacks;
-use super::{Cell, Dtype, Measure, Stack, Task};
-
-/// The keys of an adapter, which a cell of rank 0 does not have.
-pub(super) const ADAPTER: [&str; 16] = [
-    "adapter",
-    "adapter_config",
-    "lora_alpha",
-    "lora_dropout",
-    "target_modules",
-    "layers_to_transform",
-    "modules_to_save",
-    "init_adapter",
-    "lora_fa",
-    "lora",
-    "ia3",
-    "miss",
-    "vera",
-    "prompt_tuning",
-    "prefix_tuning",
-    "adapter_dtype",
-];
+use super::{Adapter, Cell, Dtype, Measure, Stack, Task};
 
 /// The keys that decide which others a cell heeds.
 pub const DECIDING: [&str; 8] = [
     "stack", "task", "measure", "packing", "dtype", "rank", "optim", "adapter",
 ];
 
-/// True for a key of an adapter, or one below it.
+/// The keys of adapters that every method has.
+const OF_ALL: [&str; 3] = ["adapter", "adapter_config", "init_adapter"];
+
+/// The keys of adapters, which a cell that trains the model's own weights does not have.
+pub(super) fn of_adapters() -> impl Iterator<Item = &'static str> {
+    OF_ALL
+        .into_iter()
+        .chain(Adapter::own_keys().filter(|key| *key != "rank"))
+}
+
+/// True for a key of adapters, or one below it.
 fn is_of_adapter(path: &str) -> bool {
-    ADAPTER.contains(&path.split('.').next().unwrap_or(path))
+    let top = path.split('.').next().unwrap_or(path);
+    OF_ALL.contains(&top) || top != "rank" && Adapter::is_own_key(top)
 }
 
 impl Cell {
@@ -45,15 +36,17 @@ impl Cell {
             "loss" => self.task == Task::CausalLm,
             "padding" | "pad_to_multiple_of" => !self.packing,
             "packing_separator" | "packing_attention" | "torch.packing_strategy" => self.packing,
-            "trainable" => self.rank == 0,
+            "trainable" => self.method().is_none(),
             "max_steps" | "num_train_epochs" => self.measure == Measure::Epoch,
             // Codes, blocks, scales of scales, and the formats of 4-bit products.
             path if path.starts_with("bnb_4bit_") => self.dtype == Dtype::Int4,
             "llm_int8_threshold" => self.dtype == Dtype::Int8,
             // PEFT's k-bit preparation.
             "upcast" => self.dtype.is_quantised(),
-            path if self.rank == 0 => self.optim.heeds(path) && !is_of_adapter(path),
-            path => self.optim.heeds(path) && self.adapter.heeds(path),
+            path => {
+                let method = self.method();
+                self.optim.heeds(path) && method.map_or(!is_of_adapter(path), |method| method.heeds(path))
+            }
         }
     }
 }
@@ -71,7 +64,7 @@ mod tests {
             cell
         };
         let full = cell(|cell| cell.rank = 0);
-        assert!(ADAPTER.iter().all(|key| !full.heeds(key)));
+        assert!(of_adapters().all(|key| !full.heeds(key)));
         assert!(full.heeds("rank") && full.heeds("dtype") && full.heeds("measure"));
         let torch = cell(|cell| (cell.stack, cell.dtype) = (Stack::Torch, Dtype::Int4));
         assert!(torch.heeds("bnb_4bit_blocksize") && torch.heeds("upcast") && torch.heeds("torch.use_cache"));
@@ -96,12 +89,7 @@ mod tests {
         let named = named
             .into_iter()
             .chain(["padding", "packing_separator", "packing_attention"]);
-        for key in ADAPTER
-            .into_iter()
-            .chain(DECIDING)
-            .chain(named)
-            .chain(Optimizer::own_keys())
-        {
+        for key in of_adapters().chain(DECIDING).chain(named).chain(Optimizer::own_keys()) {
             assert!(keys.contains_key(key), "{key}");
         }
     }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-use crate::Cell;
+use crate::{Cell, mark_stacks};
 
 /// A key of a cell.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +25,8 @@ pub fn keys() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
         let mut generator = SchemaSettings::draft07().into_generator();
         generator.subschema_for::<Cell>();
-        let definitions = Value::Object(generator.take_definitions(true));
+        let mut definitions = Value::Object(generator.take_definitions(true));
+        mark_stacks(&mut definitions);
         let mut keys = collect(&definitions["Cell"], &definitions);
         for key in &mut keys {
             key.default = Cell::default().value(&key.path);

@@ -1,13 +1,12 @@
 //! The door between a spec and what it configures: turns a cell into the options of each crate.
 
 use options::{
-    AdamwOptions, Adapter, AdapterMethod, AdapterOptions, Attention, DataOptions, Ia3Options, LengthGroups,
-    LoraATraining, LoraOptions, LowRankOptions, MissInit, MissOptions, ModelOptions, OptimizerOptions, Packing,
-    PrefixTuningOptions, PromptInit, PromptTuningOptions, ScheduleOptions, TrainOptions, TrainingLength, VeraOptions,
+    AdamwOptions, Adapter, AdapterMethod, AdapterOptions, Attention, DataOptions, LengthGroups, LnTuning,
+    LoraATraining, LowRankOptions, ModelOptions, OptimizerOptions, Packing, ScheduleOptions, TrainOptions,
+    TrainingLength,
 };
 
 use super::Cell;
-use super::{Ia3, Lora, Miss, PrefixTuning, PromptTuning, Vera};
 
 impl Cell {
     /// The options that decide the model.
@@ -27,42 +26,7 @@ impl Cell {
             autocast: self.autocast,
             attn_implementation: self.attn_implementation,
             loss: self.loss(),
-            adapter: (self.rank > 0).then(|| AdapterOptions {
-                method: match self.adapter {
-                    Adapter::Lora => AdapterMethod::Lora(self.lora_options()),
-                    Adapter::Dora => AdapterMethod::Dora(self.lora_options()),
-                    Adapter::Ia3 => AdapterMethod::Ia3(Ia3Options {
-                        feedforward_modules: self.ia3.feedforward_modules.clone(),
-                    }),
-                    Adapter::Miss => AdapterMethod::Miss(MissOptions {
-                        rank: self.rank,
-                        dropout: self.miss.miss_dropout,
-                        mini_r: (self.miss.init_weights == MissInit::Mini).then(|| self.miss.mini_r.unwrap_or(1)),
-                    }),
-                    Adapter::Vera => AdapterMethod::Vera(VeraOptions {
-                        rank: self.rank,
-                        dropout: self.vera.vera_dropout,
-                        d_initial: self.vera.d_initial,
-                        projection_prng_key: self.vera.projection_prng_key,
-                        save_projection: self.vera.save_projection,
-                    }),
-                    Adapter::PrefixTuning => AdapterMethod::PrefixTuning(PrefixTuningOptions {
-                        num_virtual_tokens: self.prefix_tuning.num_virtual_tokens,
-                    }),
-                    Adapter::LnTuning => AdapterMethod::LnTuning,
-                    Adapter::PromptTuning => AdapterMethod::PromptTuning(PromptTuningOptions {
-                        num_virtual_tokens: self.prompt_tuning.num_virtual_tokens,
-                        init_text: match self.prompt_tuning.init {
-                            PromptInit::Random => None,
-                            PromptInit::Text => self.prompt_tuning.init_text.clone(),
-                        },
-                    }),
-                },
-                target_modules: self.target_modules(),
-                layers_to_transform: self.layers_to_transform.clone(),
-                modules_to_save: self.modules_to_save.clone().unwrap_or_default(),
-                dtype: self.adapter_dtype,
-            }),
+            adapter: self.adapter_options(),
             trainable: self.trainable.clone(),
             offloaded_blocks: self.offload.weights.clone(),
             offloads_embeddings: self.offload.embeddings,
@@ -71,96 +35,30 @@ impl Cell {
         }
     }
 
-    /// The cell that has these options of its adapters, and the defaults else.
-    pub fn of_adapter(adapter: &AdapterOptions) -> Self {
-        let method = adapter.method.adapter();
-        let saved = &adapter.modules_to_save;
-        let cell = Self {
-            adapter: method,
-            target_modules: adapter.target_modules.clone().filter(|_| method.is_of_layers()),
-            layers_to_transform: adapter.layers_to_transform.clone(),
-            modules_to_save: (!saved.is_empty()).then(|| saved.clone()),
-            ..Self::default()
-        };
-        match &adapter.method {
-            AdapterMethod::Lora(lora) | AdapterMethod::Dora(lora) => Self {
-                rank: lora.rank,
-                lora_alpha: Some(lora.alpha),
-                lora_dropout: lora.dropout,
-                lora: Lora {
-                    use_rslora: lora.use_rslora,
-                    init_lora_weights: lora.init,
-                    rank_pattern: lora.rank_pattern.clone(),
-                    alpha_pattern: lora.alpha_pattern.clone(),
-                    bias: lora.bias,
-                    ..Lora::default()
-                },
-                ..cell
+    /// The adapters; `None` if the model's own weights are trained.
+    pub fn adapter_options(&self) -> Option<AdapterOptions> {
+        let adapter = self.method()?;
+        let is_lora = adapter.heeds("lora");
+        Some(AdapterOptions {
+            method: match adapter {
+                Adapter::Lora => AdapterMethod::Lora(self.lora.clone()),
+                Adapter::Dora => AdapterMethod::Dora(self.lora.clone()),
+                Adapter::Ia3 => AdapterMethod::Ia3(self.ia3.clone()),
+                Adapter::Miss => AdapterMethod::Miss(self.miss.clone()),
+                Adapter::Vera => AdapterMethod::Vera(self.vera.clone()),
+                Adapter::PromptTuning => AdapterMethod::PromptTuning(self.prompt_tuning.clone()),
+                Adapter::PrefixTuning => AdapterMethod::PrefixTuning(self.prefix_tuning.clone()),
+                Adapter::LnTuning => AdapterMethod::LnTuning(LnTuning {}),
             },
-            AdapterMethod::Ia3(ia3) => Self {
-                ia3: Ia3 {
-                    feedforward_modules: ia3.feedforward_modules.clone(),
-                },
-                ..cell
-            },
-            AdapterMethod::Miss(miss) => Self {
-                rank: miss.rank,
-                miss: Miss {
-                    init_weights: if miss.mini_r.is_some() {
-                        MissInit::Mini
-                    } else {
-                        MissInit::Default
-                    },
-                    mini_r: miss.mini_r,
-                    miss_dropout: miss.dropout,
-                },
-                ..cell
-            },
-            AdapterMethod::Vera(vera) => Self {
-                rank: vera.rank,
-                vera: Vera {
-                    d_initial: vera.d_initial,
-                    projection_prng_key: vera.projection_prng_key,
-                    save_projection: vera.save_projection,
-                    vera_dropout: vera.dropout,
-                },
-                ..cell
-            },
-            AdapterMethod::PromptTuning(prompt) => Self {
-                prompt_tuning: PromptTuning {
-                    num_virtual_tokens: prompt.num_virtual_tokens,
-                    init: if prompt.init_text.is_some() {
-                        PromptInit::Text
-                    } else {
-                        PromptInit::Random
-                    },
-                    init_text: prompt.init_text.clone(),
-                },
-                ..cell
-            },
-            AdapterMethod::PrefixTuning(prefix) => Self {
-                prefix_tuning: PrefixTuning {
-                    num_virtual_tokens: prefix.num_virtual_tokens,
-                },
-                ..cell
-            },
-            AdapterMethod::LnTuning => cell,
-        }
-    }
-
-    fn lora_options(&self) -> LoraOptions {
-        LoraOptions {
-            rank: self.rank,
-            alpha: self.lora_alpha(),
-            dropout: self.lora_dropout,
-            trains_a: self.lora_fa == LoraATraining::Trained,
-            use_rslora: self.lora.use_rslora,
-            init: self.lora.init_lora_weights,
-            rank_pattern: self.lora.rank_pattern.clone(),
-            alpha_pattern: self.lora.alpha_pattern.clone(),
-            lr_ratio: self.lora.loraplus_lr_ratio(),
-            bias: self.lora.bias,
-        }
+            rank: if adapter.has_rank() { self.rank } else { 0 },
+            lora_alpha: if is_lora { self.lora_alpha() } else { 0.0 },
+            lora_dropout: if is_lora { self.lora_dropout } else { 0.0 },
+            lora_fa: if is_lora { self.lora_fa } else { LoraATraining::Trained },
+            target_modules: self.target_modules(),
+            layers_to_transform: self.layers_to_transform.clone(),
+            modules_to_save: self.modules_to_save.clone().unwrap_or_default(),
+            dtype: self.adapter_dtype,
+        })
     }
 
     /// The samples and their batches.

@@ -1,6 +1,5 @@
 //! The stacks that heed each key: one table, for the checks and for the JSON Schema.
 
-use schemars::Schema;
 use serde_json::Value;
 
 use super::Stack;
@@ -44,16 +43,25 @@ pub fn stacks(path: &str) -> &'static [Stack] {
     }
 }
 
-/// Writes the stacks of each of the cell's keys into its schema, as `x-stacks`.
-pub(super) fn mark(schema: &mut Schema) {
-    mark_below(schema, "");
+/// Writes the stacks of each of a cell's keys into the definitions of a schema, as `x-stacks`.
+pub fn mark_stacks(definitions: &mut Value) {
+    mark(definitions, "Cell", "");
 }
 
-/// Writes the stacks of each key of the map `prefix`, which ends in a dot, into the map's schema.
-pub(super) fn mark_below(schema: &mut Schema, prefix: &str) {
-    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+/// Writes those of a map's keys, whose names begin with `prefix`, and of the maps in it.
+fn mark(definitions: &mut Value, map: &str, prefix: &str) {
+    let mut maps = Vec::new();
+    let properties = definitions[map]["properties"].as_object_mut();
     for (name, property) in properties.into_iter().flatten() {
-        property["x-stacks"] = serde_json::json!(stacks(&format!("{prefix}{name}")));
+        let path = format!("{prefix}{name}");
+        property["x-stacks"] = serde_json::json!(stacks(&path));
+        // A key with a doc of its own refers to its map by `allOf`.
+        let reference = property["$ref"].as_str().or(property["allOf"][0]["$ref"].as_str());
+        let name = reference.and_then(|reference| reference.rsplit('/').next());
+        maps.extend(name.map(|name| (name.to_owned(), format!("{path}."))));
+    }
+    for (name, prefix) in maps {
+        mark(definitions, &name, &prefix);
     }
 }
 

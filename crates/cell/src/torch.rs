@@ -3,12 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Generation, OutputLifetime, PackingStrategy, ZeroGrad, stacks};
+use super::{Generation, OutputLifetime, PackingStrategy, ZeroGrad};
 
 /// Keys of `stack: torch` alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(transform = mark)]
 pub struct Torch {
     /// Key-value cache while training.
     pub use_cache: bool,
@@ -68,9 +67,4 @@ impl Default for Torch {
             torch_version: None,
         }
     }
-}
-
-/// Writes the stacks of the keys into the schema.
-fn mark(schema: &mut schemars::Schema) {
-    stacks::mark_below(schema, "torch.");
 }

@@ -1,6 +1,5 @@
 //! A checkpoint with an adapter merged into its weights, written file by file, and in a file tensor by tensor.
 
-mod change;
 mod error;
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,10 +11,10 @@ use std::path::{Path, PathBuf};
 use arch::{Kind, Location, ModelConfig, ModuleName};
 use base::whole_file::{self, TEMPORARY};
 use candle_core::{DType, Device};
-use change::{Change, Parts, fits, parts, scales_outputs};
 pub use error::MergeError;
-use nn::adapter::{Adapters, SharedFactors};
+use nn::adapter::{Adapters, Change, Saved, SharedFactors, change};
 use nn::{param::Param, tensor::Tensor, weight::Weight};
+use options::methods::{Layer, Tensor as MethodTensor};
 use options::{AdapterMethod, AdapterOptions, Dtype as Format, Task};
 use peft::{AdapterTensor, VERA_SHARED};
 use safetensors::Dtype;
@@ -26,6 +25,9 @@ use super::checkpoint::{Checkpoint, INDEX, SINGLE};
 use super::error::ModelError;
 use super::safetensors_file::SafetensorsFile;
 use super::save::{copy_companions, write_elements};
+
+/// The tensors of one module's adapter, by what follows the module's name.
+type Parts = HashMap<&'static str, AdapterTensor>;
 
 /// Elements that are merged at a time where a weight's rows can be merged by themselves.
 const CHUNK: usize = 1 << 20;
@@ -115,10 +117,15 @@ impl Merge {
         }
         let mut adapted: HashMap<String, Parts> = HashMap::new();
         let (mut shared, mut whole) = (HashMap::new(), BTreeMap::new());
+        // Tuned norms are weights of the model.
+        let parts = match options.adapter().is_of_layers() {
+            true => options.adapter().facts().tensors,
+            false => &[],
+        };
         for tensor in tensors {
-            let part = parts(&options.method).iter().find_map(|part| {
-                let module = tensor.name.strip_suffix(part)?.strip_suffix('.')?;
-                Some((module.to_owned(), *part))
+            let part = parts.iter().find_map(|part| {
+                let module = tensor.name.strip_suffix(part.name)?.strip_suffix('.')?;
+                Some((module.to_owned(), part.name))
             });
             match part {
                 Some((module, part)) => drop(adapted.entry(module).or_default().insert(part, tensor)),
@@ -183,19 +190,27 @@ impl Merge {
         let mut largest = [0; 2];
         for (module, adapter) in &self.adapted {
             let weight = format!("{module}.weight");
+            let mut needed = Vec::new();
             for (part, tensor) in adapter {
                 let shape = shape_of(&weight, tensor)?;
                 let [rows, columns] = shape[..] else {
                     return other(&weight, shape, tensor);
                 };
-                if !fits(part, tensor, [rows, columns]) {
+                needed = self.options.method.options().tensors(&Layer {
+                    adapter: &self.options,
+                    name: module,
+                    rows,
+                    columns,
+                    is_feedforward: self.config.is_feedforward(&self.options, module),
+                });
+                let is_meant = |needed: &MethodTensor| needed.name == *part && needed.shape == tensor.shape;
+                if !needed.iter().any(is_meant) {
                     return other(&weight, shape, tensor);
                 }
                 largest = [largest[0].max(rows), largest[1].max(columns)];
             }
-            let needed = parts(&self.options.method);
-            if let Some(missing) = needed.iter().find(|part| !adapter.contains_key(*part)) {
-                return Err(self.wrong(&weight, format!("it has no {missing}")));
+            if let Some(missing) = needed.iter().find(|part| !adapter.contains_key(part.name)) {
+                return Err(self.wrong(&weight, format!("it has no {}", missing.name)));
             }
         }
         Ok(largest)
@@ -212,7 +227,7 @@ impl Merge {
         };
         let [a, b] = VERA_SHARED;
         if !vera.save_projection {
-            let (key, rank) = (vera.projection_prng_key, vera.rank);
+            let (key, rank) = (vera.projection_prng_key, self.options.rank);
             let drawn = SharedFactors::new(key, rank, (rows, columns), Format::Float32, &Device::Cpu)?;
             let tensor = |name: &str, factor: &Tensor| -> Result<_, MergeError> {
                 Ok(AdapterTensor {
@@ -231,7 +246,7 @@ impl Merge {
                 false => Err(self.wrong(name, format!("its shape {:?} is not {shape}", tensor.shape))),
             }
         };
-        let rank = vera.rank;
+        let rank = self.options.rank;
         let fits_a = |shape: &[usize]| matches!(*shape, [of_rank, most] if of_rank == rank && most >= columns);
         let fits_b = |shape: &[usize]| matches!(*shape, [most, of_rank] if of_rank == rank && most >= rows);
         Ok(Some([
@@ -249,12 +264,18 @@ impl Merge {
         }
     }
 
-    /// The module whose adapter changes the weight or the bias of this name, with the adapter.
-    fn adapter_of<'n>(&self, name: &'n str) -> Option<(&'n str, &Parts)> {
+    /// What the adapter makes of the weight or the bias of this name with so many columns, with its module.
+    fn change_of<'s>(&'s self, name: &'s str, columns: usize) -> Option<(&'s str, Box<dyn Change + 's>)> {
         let (module, part) = name.rsplit_once('.')?;
-        let parts = self.adapted.get(module)?;
-        let is_changed = part == "weight" || part == "bias" && scales_outputs(parts);
-        is_changed.then_some((module, parts))
+        let change = change(&Saved {
+            options: &self.options,
+            module,
+            columns,
+            parts: self.adapted.get(module)?,
+            shared: self.shared.as_ref(),
+        })?;
+        let is_changed = part == "weight" || part == "bias" && change.changes_bias();
+        is_changed.then_some((module, change))
     }
 
     fn write(&self, folder: &Path) -> Result<(), MergeError> {
@@ -314,7 +335,7 @@ impl Merge {
                 .map_or(stored.clone(), str::to_owned);
             let content = if self.whole.contains_key(&name) {
                 Content::Whole
-            } else if self.adapter_of(&name).is_some() {
+            } else if self.change_of(&name, 1).is_some() {
                 Content::Merged
             } else {
                 Content::Stored(at, stored)
@@ -411,20 +432,18 @@ impl Merge {
 
     /// Writes a weight or a bias with its adapter.
     fn merged(&self, tensor: &Written, out: &mut impl Write) -> Result<(), MergeError> {
-        let Some((module, parts)) = self.adapter_of(&tensor.name) else {
-            return Ok(());
-        };
         let rows = tensor.shape[0];
         let columns = tensor.shape.get(1).copied().unwrap_or(1);
+        let Some((module, change)) = self.change_of(&tensor.name, columns) else {
+            return Ok(());
+        };
         let lora = self.options.lora_options();
-        let scale = lora.map_or(1.0, |lora| lora.scale_of(module)) as f32;
-        let change = Change::new(parts, columns, scale, self.shared.as_ref());
         let failed = |source| MergeError::Write {
             path: PathBuf::new(),
             source,
         };
         // A start value that is taken out of the weight needs all of it.
-        let takes_out = lora.is_some_and(|lora| lora.init.changes_weight());
+        let takes_out = lora.is_some_and(|lora| lora.init_lora_weights.changes_weight());
         let step = if takes_out {
             rows
         } else {

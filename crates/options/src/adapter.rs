@@ -1,15 +1,23 @@
 //! The options that decide the adapters of a model.
 
-use super::{
-    Adapter, Bias, Dtype, Ia3Options, LoraOptions, MissOptions, PrefixTuningOptions, PromptTuningOptions,
-    TargetModules, VeraOptions, ends_in,
-};
+use serde_json::Value;
+
+use super::methods::Method;
+use super::{Adapter, AdapterMethod, Bias, Dtype, Lora, LoraATraining, TargetModules, ends_in, matching};
 
 /// Adapters: of linear layers, virtual tokens, or trained norms.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdapterOptions {
     /// The method, with its own options.
     pub method: AdapterMethod,
+    /// The rank of methods that have one.
+    pub rank: usize,
+    /// LoRA's alpha: its product is scaled by alpha / rank.
+    pub lora_alpha: f64,
+    /// Probability of dropout on the input of LoRA's adapters.
+    pub lora_dropout: f64,
+    /// The training of LoRA's A.
+    pub lora_fa: LoraATraining,
     /// The linear layers that get an adapter; PEFT's for the method and the family without.
     pub target_modules: Option<TargetModules>,
     /// The blocks in which they get one; all, and what lies outside, without.
@@ -20,53 +28,28 @@ pub struct AdapterOptions {
     pub dtype: Dtype,
 }
 
-/// A method with its own options.
-#[derive(Debug, Clone, PartialEq)]
-pub enum AdapterMethod {
-    /// LoRA.
-    Lora(LoraOptions),
-    /// DoRA, which has LoRA's options.
-    Dora(LoraOptions),
-    /// IA3.
-    Ia3(Ia3Options),
-    /// MiSS.
-    Miss(MissOptions),
-    /// VeRA.
-    Vera(VeraOptions),
-    /// Prompt tuning.
-    PromptTuning(PromptTuningOptions),
-    /// Prefix tuning.
-    PrefixTuning(PrefixTuningOptions),
-    /// LayerNorm tuning.
-    LnTuning,
-}
-
-impl AdapterMethod {
-    /// The method without its options.
-    pub fn adapter(&self) -> Adapter {
-        match self {
-            Self::Lora(_) => Adapter::Lora,
-            Self::Dora(_) => Adapter::Dora,
-            Self::Ia3(_) => Adapter::Ia3,
-            Self::Miss(_) => Adapter::Miss,
-            Self::Vera(_) => Adapter::Vera,
-            Self::PromptTuning(_) => Adapter::PromptTuning,
-            Self::PrefixTuning(_) => Adapter::PrefixTuning,
-            Self::LnTuning => Adapter::LnTuning,
-        }
-    }
-}
-
 impl AdapterOptions {
     /// LoRA on every linear layer, with `scale = alpha / rank` and no options of its own.
     pub fn lora(rank: usize, alpha: f64) -> Self {
-        Self::new(AdapterMethod::Lora(LoraOptions::new(rank, alpha)))
+        Self {
+            lora_alpha: alpha,
+            ..Self::of_rank(AdapterMethod::Lora(Lora::default()), rank)
+        }
+    }
+
+    /// The method on every linear layer, in float32, without a rank.
+    pub fn new(method: AdapterMethod) -> Self {
+        Self::of_rank(method, 0)
     }
 
     /// The method on every linear layer, in float32.
-    pub fn new(method: AdapterMethod) -> Self {
+    pub fn of_rank(method: AdapterMethod, rank: usize) -> Self {
         Self {
             method,
+            rank,
+            lora_alpha: 0.0,
+            lora_dropout: 0.0,
+            lora_fa: LoraATraining::Trained,
             target_modules: Some(TargetModules::AllLinear),
             layers_to_transform: None,
             modules_to_save: Vec::new(),
@@ -74,38 +57,67 @@ impl AdapterOptions {
         }
     }
 
+    /// The method without its options.
+    pub fn adapter(&self) -> Adapter {
+        self.method.adapter()
+    }
+
+    /// The value of a key of a cell that the method has, such as `rank` or `lora.use_rslora`; null for others.
+    pub fn value(&self, key: &str) -> Value {
+        match key {
+            "rank" => self.rank.into(),
+            "lora_alpha" => self.lora_alpha.into(),
+            "lora_dropout" => self.lora_dropout.into(),
+            _ => key.split_once('.').map_or(Value::Null, |(_, own)| {
+                // A method's options are a map with text keys, so they can always be written.
+                let options = serde_json::to_value(&self.method).unwrap_or_default();
+                options.get(own).cloned().unwrap_or_default()
+            }),
+        }
+    }
+
+    /// Sets the value of such a key.
+    ///
+    /// # Errors
+    /// If the key cannot have it.
+    pub fn set(&mut self, key: &str, value: Value) -> Result<(), serde_json::Error> {
+        match key {
+            "rank" => self.rank = serde_json::from_value(value)?,
+            "lora_alpha" => self.lora_alpha = serde_json::from_value(value)?,
+            "lora_dropout" => self.lora_dropout = serde_json::from_value(value)?,
+            _ => {
+                let mut options = serde_json::to_value(&self.method)?;
+                if let Some((_, own)) = key.split_once('.') {
+                    options[own] = value;
+                }
+                self.method = self.adapter().with_options(options)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn options(&self) -> &dyn Method {
+        self.method.options()
+    }
+
     /// The options of LoRA and DoRA.
-    pub fn lora_options(&self) -> Option<&LoraOptions> {
+    pub fn lora_options(&self) -> Option<&Lora> {
         match &self.method {
             AdapterMethod::Lora(lora) | AdapterMethod::Dora(lora) => Some(lora),
-            AdapterMethod::Ia3(_)
-            | AdapterMethod::Miss(_)
-            | AdapterMethod::Vera(_)
-            | AdapterMethod::PromptTuning(_)
-            | AdapterMethod::PrefixTuning(_)
-            | AdapterMethod::LnTuning => None,
+            _ => None,
         }
     }
 
     /// The rank of the adapter of the module called `module` in full; 0 of a method without ranks.
     pub fn rank_of(&self, module: &str) -> usize {
-        match &self.method {
-            AdapterMethod::Lora(lora) | AdapterMethod::Dora(lora) => lora.rank_of(module),
-            AdapterMethod::Ia3(_)
-            | AdapterMethod::PromptTuning(_)
-            | AdapterMethod::PrefixTuning(_)
-            | AdapterMethod::LnTuning => 0,
-            AdapterMethod::Miss(miss) => miss.rank,
-            AdapterMethod::Vera(vera) => vera.rank,
-        }
+        let patterns = self.options().rank_pattern();
+        let own = patterns.and_then(|patterns| matching(patterns, module));
+        own.unwrap_or(self.rank)
     }
 
     /// Virtual tokens before each sequence, which have positions.
     pub fn virtual_tokens(&self) -> usize {
-        match &self.method {
-            AdapterMethod::PrefixTuning(prefix) => prefix.num_virtual_tokens,
-            _ => self.prompt_tokens(),
-        }
+        self.options().virtual_tokens()
     }
 
     /// Those of them that go through the blocks as tokens do.
@@ -123,25 +135,20 @@ impl AdapterOptions {
 
     /// Probability of dropout on the adapters' inputs.
     pub fn dropout(&self) -> f64 {
-        match &self.method {
-            AdapterMethod::Lora(lora) | AdapterMethod::Dora(lora) => lora.dropout,
-            AdapterMethod::Ia3(_)
-            | AdapterMethod::PromptTuning(_)
-            | AdapterMethod::PrefixTuning(_)
-            | AdapterMethod::LnTuning => 0.0,
-            AdapterMethod::Miss(miss) => miss.dropout,
-            AdapterMethod::Vera(vera) => vera.dropout,
+        match self.lora_options() {
+            Some(_) => self.lora_dropout,
+            None => self.options().dropout(),
         }
     }
 
     /// The biases that are trained beside the adapters.
     pub fn bias(&self) -> Bias {
-        self.lora_options().map_or(Bias::None, |lora| lora.bias)
+        self.options().bias()
     }
 
     /// The learning rate of trained vectors over the step's.
     pub fn lr_ratio(&self) -> f64 {
-        self.lora_options().map_or(1.0, |lora| lora.lr_ratio)
+        self.options().lr_ratio()
     }
 }
 

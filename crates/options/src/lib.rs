@@ -13,31 +13,26 @@ mod dataset;
 mod device;
 mod engine;
 mod generation;
-mod ia3;
-mod init_lora_weights;
 mod instruction_set;
-mod lora;
-mod miss;
+pub mod invalid;
+pub mod methods;
 mod model;
 mod offload;
 mod optimizer;
 mod optimizer_name;
 mod packing;
 mod pattern;
-mod prefix_tuning;
-mod prompt_tuning;
 mod target_modules;
 mod train;
-mod vera;
 
-pub use adapter::{AdapterMethod, AdapterOptions, is_in, saves_whole};
+pub use adapter::{AdapterOptions, is_in, saves_whole};
 pub use allocator_backend::AllocatorBackend;
 pub use auto_batch_size::{AutoBatchSize, BatchSearch};
 pub use byte_size::ByteSize;
 pub use checkpointing::Checkpointing;
 pub use choices::{
-    Adapter, Attention, Autocast, BLOCK_SIZES, Bias, DEFAULT_BLOCK_SIZE, Dtype, LoraATraining, Loss, LossScaling,
-    LrScheduler, Measure, OutputLifetime, Padding, QuantType, Stack, Task, Upcast, Weights, ZeroGrad,
+    Attention, Autocast, BLOCK_SIZES, DEFAULT_BLOCK_SIZE, Dtype, Loss, LossScaling, LrScheduler, Measure,
+    OutputLifetime, Padding, QuantType, Stack, Task, Upcast, Weights, ZeroGrad,
 };
 pub use data::{Data, Lengths, LogNormal, Synthetic};
 pub use data_file::{DEFAULT_LABEL_COLUMN, DataFile, DataFormat, DataPart, Paths};
@@ -45,19 +40,17 @@ pub use dataset::{DataOptions, LengthGroups, TrainingLength};
 pub use device::{Device, NoCuda};
 pub use engine::Engine;
 pub use generation::Generation;
-pub use ia3::Ia3Options;
-pub use init_lora_weights::InitLoraWeights;
 pub use instruction_set::{InstructionSet, InstructionSetChoice};
-pub use lora::LoraOptions;
-pub use miss::{MissInit, MissOptions};
+pub use invalid::Invalid;
+pub use methods::{
+    Adapter, AdapterMethod, Bias, Ia3, InitLoraWeights, LnTuning, Lora, LoraATraining, Miss, MissInit, PrefixTuning,
+    PromptInit, PromptTuning, Vera,
+};
 pub use model::{DEFAULT_LABELS, ModelOptions, is_trainable};
 pub use offload::{Offload, OffloadedBlocks};
 pub use optimizer::{AdamwOptions, LowRankOptions, OptimizerOptions, ScheduleOptions};
 pub use optimizer_name::{Optimizer, UpdateRule, has_8bit_states};
 pub use packing::{Packing, PackingAttention, PackingSeparator, PackingStrategy};
 pub use pattern::{NamePattern, Patterns, matching};
-pub use prefix_tuning::PrefixTuningOptions;
-pub use prompt_tuning::{PromptInit, PromptTuningOptions};
 pub use target_modules::{TargetModules, ends_in};
 pub use train::TrainOptions;
-pub use vera::VeraOptions;

@@ -145,16 +145,17 @@ fn read_file(path: &Path) -> Result<Vec<u8>, AdapterError> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use options::{Adapter, AdapterMethod, AdapterOptions, LoraOptions, Task};
+    use options::{Adapter, AdapterMethod, AdapterOptions, Lora, Task};
 
     use super::*;
     use crate::{FileDtype, Targets, file_bytes};
 
-    fn options(method: fn(LoraOptions) -> AdapterMethod) -> AdapterOptions {
-        AdapterOptions::new(method(LoraOptions {
-            dropout: 0.1,
-            ..LoraOptions::new(2, 4.0)
-        }))
+    fn options(method: fn(Lora) -> AdapterMethod) -> AdapterOptions {
+        AdapterOptions {
+            lora_alpha: 4.0,
+            lora_dropout: 0.1,
+            ..AdapterOptions::of_rank(method(Lora::default()), 2)
+        }
     }
 
     fn example() -> (Config, Vec<AdapterTensor>) {

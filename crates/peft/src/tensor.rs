@@ -5,7 +5,15 @@ use std::borrow::Cow;
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorView, View};
 
-use super::{config::Config, prompt_tuning::PROMPT_EMBEDDINGS, vera::VERA_SHARED};
+use super::{PROMPT_EMBEDDINGS, VERA_SHARED, config::Config};
+
+/// The bias of a layer that has an adapter.
+pub const BASE_BIAS: &str = "base_layer.bias";
+
+/// The model's name of a weight that an adapter's file has whole. Layers with an adapter, and tuned norms, are wrapped.
+pub fn whole_name(saved: &str) -> String {
+    saved.replace("base_layer.", "").replace("ln_tuning_layers.", "")
+}
 
 /// PEFT's prefix of a module's name.
 const PREFIX: &str = "base_model.model.";

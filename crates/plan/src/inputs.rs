@@ -108,7 +108,7 @@ impl Inputs {
     /// saves. PyTorch's stack splits it into shards if it is large, which adds some kB.
     pub(super) fn checkpoint_file_bytes(&self, cell: &Cell, config: &ModelConfig) -> Option<u64> {
         let saves_quantised = cell.stack == Stack::Torch && cell.dtype.is_quantised();
-        if cell.rank > 0 || saves_quantised {
+        if cell.method().is_some() || saves_quantised {
             return None;
         }
         let format = cell.model_options().hidden_dtype();

@@ -205,7 +205,7 @@ impl Planner {
             .map_err(|invalid| PlanError::Gpu(Box::new(invalid)))?;
         let configuration = torch_configuration(cell, (*model).clone(), gpu)?;
         let counts = self.inputs.torch_counts(cell, &configuration);
-        if cell.rank > 0 && !counts.is_adapted {
+        if cell.method().is_some() && !counts.is_adapted {
             return Err(PlanError::NoModule(cell.model.clone()));
         }
         let options = cell.data_options();

@@ -43,7 +43,6 @@ pub(super) fn torch_configuration(
         torch_dtype: compute,
         adapter: cell.model_options().adapter,
         trainable: cell.trainable.clone(),
-        lora_a: cell.lora_fa,
         bnb_4bit_blocksize: cell.bnb_4bit_blocksize as u64,
         bnb_4bit_use_double_quant: cell.bnb_4bit_use_double_quant,
         bnb_4bit_compute_dtype: compute,
@@ -56,7 +55,7 @@ pub(super) fn torch_configuration(
         gradient_checkpointing: cell.gradient_checkpointing.clone(),
         // PEFT asks for it where the model checkpoints, and newer releases of transformers.
         enable_input_require_grads: cell.gradient_checkpointing != Checkpointing::None
-            && (cell.rank > 0 || transformers.requires_input_grads),
+            && (cell.method().is_some() || transformers.requires_input_grads),
         optim: cell.optim,
         optim_rank: cell.optim_rank() as u32,
         update_proj_gap: cell.update_proj_gap() as u32,
@@ -90,7 +89,7 @@ pub(super) fn torch_configuration(
 /// is so until something is trained before it.
 fn check_reentrant(cell: &Cell, model: &ModelConfig, transformers: &Transformers) -> Result<(), Mistake> {
     let is_reentrant = transformers.use_reentrant && !transformers.requires_input_grads;
-    if cell.rank > 0 || !is_reentrant {
+    if cell.method().is_some() || !is_reentrant {
         return Ok(());
     }
     let options = cell.model_options();
@@ -120,7 +119,7 @@ fn check_reentrant(cell: &Cell, model: &ModelConfig, transformers: &Transformers
 
 /// Checks that it is known how a prefix gets into the cache.
 fn check_prefix(cell: &Cell, transformers: &Transformers) -> Result<(), Mistake> {
-    if cell.rank == 0 || cell.adapter != Adapter::PrefixTuning || transformers.copies_into_cache {
+    if cell.method() != Some(Adapter::PrefixTuning) || transformers.copies_into_cache {
         return Ok(());
     }
     let message =

@@ -100,7 +100,7 @@ pub(crate) fn axes_beside_names(axes: &[String]) -> Vec<String> {
     unsaid.cloned().collect()
 }
 
-/// The name of a cell's method. A new method gets its line here.
+/// The name of a cell's method.
 pub(crate) fn name(cell: &Entry) -> String {
     // A method may have no rank.
     let has_adapter = cell.number("rank").is_none_or(|rank| rank > 0.0);
@@ -115,16 +115,7 @@ pub(crate) fn name(cell: &Entry) -> String {
             None => return "Adapters of another release".to_owned(),
         },
     };
-    let base = match adapter {
-        Adapter::Lora => "LoRA",
-        Adapter::Dora => "DoRA",
-        Adapter::Ia3 => "IA3",
-        Adapter::Miss => "MiSS",
-        Adapter::Vera => "VeRA",
-        Adapter::PromptTuning => "Prompt tuning",
-        Adapter::PrefixTuning => "Prefix tuning",
-        Adapter::LnTuning => "LayerNorm tuning",
-    };
+    let base = adapter.facts().title;
     let mut variants = variants(cell);
     // A variant of LoRA has a name of its own; one of DoRA has none.
     if adapter != Adapter::Lora || variants.is_empty() {

@@ -9,7 +9,7 @@ pub(super) fn is_at_least_as_large(cell: &Cell, other: &Cell) -> bool {
     if cell.max_tokens_per_batch.is_some() {
         return false;
     }
-    let is_adapted = cell.rank > 0 && other.rank > 0;
+    let is_adapted = cell.method().is_some() && other.method().is_some();
     let grows = cell.batch_size >= other.batch_size
         && cell.max_seq_length >= other.max_seq_length
         && (cell.rank == other.rank || is_adapted && cell.rank > other.rank);

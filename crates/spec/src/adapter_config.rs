@@ -7,7 +7,6 @@ use std::path::Path;
 use arch::norm_choices;
 use base::text::{hex, quoted};
 use cell::Cell;
-use options::Adapter;
 use peft::{ConfigError, FieldError, FieldKey};
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
@@ -185,19 +184,15 @@ impl File {
         })?;
         let norms: Vec<_> = norm_choices().collect();
         let checked = config.check_start().and_then(|()| config.check_norms(&norms));
-        let cell = checked.and_then(|()| config.options());
-        let cell = Cell::of_adapter(&cell.map_err(|error| fields.diagnostic(&error))?);
-        let stated = |(field, name): FieldKey| {
-            let value = cell.value(name);
-            (!value.is_null()).then(|| Key {
-                name,
-                field,
-                value: Node::of_json(&value, fields.place(field)),
-            })
+        let keys = checked.and_then(|()| config.keys());
+        let keys = keys.map_err(|error| fields.diagnostic(&error))?;
+        let stated = |(field, name, value): FieldKey| Key {
+            name,
+            field,
+            value: Node::of_json(&value, fields.place(field)),
         };
-        let keys = peft::keys(config.adapter()).filter(|(field, _)| *field != other_type(config.adapter()));
         Ok(Self {
-            keys: keys.filter_map(stated).collect(),
+            keys: keys.into_iter().map(stated).collect(),
             name,
             sha256: hex(&Sha256::digest(&text)),
             config,
@@ -229,9 +224,8 @@ impl File {
     /// The mistake of a configuration that leaves the modules open where PEFT would choose.
     fn no_targets(&self, cell: &Node, place: Place) -> Option<Diagnostic> {
         let targets = "target_modules";
-        let chooses_itself = !self.config.adapter().is_of_layers() || self.config.adapter() == Adapter::Ia3;
         let is_written = cell.get(&[targets]).is_some_and(|written| !written.is_null());
-        if chooses_itself || self.config.target_modules.is_some() || is_written {
+        if !self.config.adapter().is_of_all_layers() || self.config.target_modules.is_some() || is_written {
             return None;
         }
         let message = format!(
@@ -241,14 +235,6 @@ impl File {
         let mistake = Diagnostic::new(message).label(place, "");
         let mistake = mistake.label(self.fields.place(targets), targets);
         Some(mistake.help(format!("write `{targets}` beside `{KEY}`")))
-    }
-}
-
-/// The one of two fields for the method that does not decide it.
-fn other_type(adapter: Adapter) -> &'static str {
-    match adapter {
-        Adapter::Dora => "peft_type",
-        _ => "use_dora",
     }
 }
 

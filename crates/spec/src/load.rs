@@ -198,7 +198,7 @@ fn not_one_model(cells: &[StudyCell]) -> Option<String> {
     match cells {
         // What is wrong with the cells is said already.
         [] => None,
-        [one] if one.cell.rank > 0 => {
+        [one] if one.cell.method().is_some() => {
             Some("an adapter is trained, which is written anyway; a model needs `rank: 0`".into())
         }
         [one] if one.cell.engine().is_none() => Some("a cell of `stack: torch` is planned and trains nothing".into()),

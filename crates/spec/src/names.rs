@@ -208,7 +208,7 @@ impl Study {
             ..cell.clone()
         };
         let named = ALWAYS.into_iter().map(|key| (key.to_owned(), shown.value(key)));
-        let has_adapter = cell.rank > 0;
+        let has_adapter = cell.method().is_some();
         let mut keys: IndexMap<String, Value> = named
             .filter(|(key, value)| !value.is_null() && (has_adapter || key != "target_modules"))
             .collect();

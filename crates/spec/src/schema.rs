@@ -12,6 +12,7 @@ use super::study::Study;
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let generator = SchemaSettings::draft07().into_generator();
     let mut schema = generator.into_root_schema_for::<Study>().to_value();
+    cell::mark_stacks(&mut schema["definitions"]);
     schema["title"] = "expctl spec".into();
     schema["description"] = "A study: one configuration, and how it is varied.".into();
     schema

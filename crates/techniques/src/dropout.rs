@@ -13,7 +13,7 @@ pub(super) const DROPOUT: Technique = Technique {
     is_ordered: true,
     is_of_tensors: true,
     steps: |cell, _| {
-        let has_dropout = cell.rank > 0 && cell.lora_dropout > 0.0;
+        let has_dropout = cell.method().is_some() && cell.lora_dropout > 0.0;
         has_dropout
             .then(|| Cell {
                 lora_dropout: 0.0,

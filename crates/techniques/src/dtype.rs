@@ -19,7 +19,7 @@ pub(super) const DTYPE: Technique = Technique {
     steps: |cell, model| {
         let half = native_half(cell);
         // Gradients in float16 cannot be scaled, so no weight is trained in it.
-        let half = (cell.rank > 0 || half == Dtype::Bfloat16).then_some(half);
+        let half = (cell.method().is_some() || half == Dtype::Bfloat16).then_some(half);
         let fewer = half.into_iter().chain([Dtype::Int8, Dtype::Int4]);
         let fewer = fewer.filter(|dtype| {
             let is_native = cell.dtype == Dtype::Bfloat16 && *dtype == Dtype::Float16;
@@ -59,7 +59,7 @@ pub(super) const DTYPE: Technique = Technique {
     meaning: |change| match (change.from.dtype.bits() == change.to.dtype.bits(), change.to.dtype) {
         (true, _) => EMULATED.into(),
         (false, Dtype::Int4) => "base weights in NF4".into(),
-        (false, dtype) if change.to.rank == 0 && !dtype.is_quantised() => {
+        (false, dtype) if change.to.method().is_none() && !dtype.is_quantised() => {
             format!("weights, gradients and optimizer states in {} bits", dtype.bits())
         }
         (false, dtype) => format!("base weights in {} bits", dtype.bits()),

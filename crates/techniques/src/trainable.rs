@@ -1,8 +1,7 @@
 //! Weights that a cell trains.
 
-use arch::{Kind, ModelConfig, Module};
+use arch::{ModelConfig, Module};
 use cell::Cell;
-use options::AdapterMethod;
 
 use super::technique::Change;
 
@@ -49,40 +48,9 @@ fn of_base(cell: &Cell, model: &ModelConfig) -> u64 {
         .sum()
 }
 
+/// Elements of the adapters that a cell would have at this rank.
 fn of_adapters(cell: &Cell, model: &ModelConfig, rank: usize) -> u64 {
     let adapted = Cell { rank, ..cell.clone() };
-    let Some(adapter) = adapted.model_options().adapter else {
-        return 0;
-    };
-    if let AdapterMethod::PromptTuning(prompt) = &adapter.method {
-        return (prompt.num_virtual_tokens * model.hidden_size) as u64;
-    }
-    if let AdapterMethod::PrefixTuning(prefix) = &adapter.method {
-        let width = model.num_key_value_heads * model.head_dim;
-        return (prefix.num_virtual_tokens * model.num_hidden_layers * 2 * width) as u64;
-    }
-    if adapter.method == AdapterMethod::LnTuning {
-        let norms = model.modules().filter(|(name, _)| model.tunes_norm(&adapter, name));
-        return norms
-            .map(|(_, norm)| norm.dims(model).into_iter().product::<usize>() as u64)
-            .sum();
-    }
-    let linear = model.modules().filter(|(_, module)| module.kind == Kind::Linear);
-    let elements = linear
-        .filter(|(name, _)| model.adapts(&adapter, name))
-        .map(|(name, module)| {
-            let (&[rows, columns], rank) = (&module.dims(model)[..], adapter.rank_of(&name)) else {
-                return 0;
-            };
-            match &adapter.method {
-                AdapterMethod::Lora(lora) | AdapterMethod::Dora(lora) if !lora.trains_a => rows * rank,
-                AdapterMethod::Lora(_) | AdapterMethod::Dora(_) => (rows + columns) * rank,
-                AdapterMethod::Ia3(ia3) if model.is_feedforward(ia3, &name) => columns,
-                AdapterMethod::Ia3(_) => rows,
-                AdapterMethod::Miss(miss) => rank * miss.mini_r.unwrap_or(rows),
-                AdapterMethod::Vera(_) => rows + rank,
-                AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning => 0,
-            }
-        });
-    elements.sum::<usize>() as u64
+    let adapter = adapted.adapter_options();
+    adapter.map_or(0, |adapter| model.adapter_elements(&adapter) as u64)
 }

@@ -46,8 +46,6 @@ pub struct Configuration {
     pub adapter: Option<AdapterOptions>,
     /// The weights that are trained without adapters: all without patterns.
     pub trainable: Option<Vec<NamePattern>>,
-    /// The training of LoRA's A.
-    pub lora_a: LoraATraining,
     /// Weights that share a scale of int4.
     pub bnb_4bit_blocksize: u64,
     /// Quantise the scales of int4 too.
@@ -121,7 +119,6 @@ impl Configuration {
             torch_dtype: Dtype::Bfloat16,
             adapter: Some(AdapterOptions::lora(16, 16.0)),
             trainable: None,
-            lora_a: LoraATraining::Trained,
             bnb_4bit_blocksize: options::DEFAULT_BLOCK_SIZE as u64,
             bnb_4bit_use_double_quant: true,
             bnb_4bit_compute_dtype: Dtype::Bfloat16,
@@ -184,11 +181,17 @@ impl Configuration {
         self.adapter.is_none() && is_trainable(self.trainable.as_deref(), module, part)
     }
 
+    /// True if tensors have gradients that the optimizer does not heed.
+    fn has_unstepped(&self) -> bool {
+        let adapter = self.adapter.as_ref();
+        adapter.is_some_and(|adapter| adapter.lora_fa == LoraATraining::Unstepped)
+    }
+
     /// True if a step leaves nothing that the next one releases or adds to, so that its events can be repeated.
     pub(super) fn steps_end_clean(&self) -> bool {
         self.outputs != OutputLifetime::NextForward
             && self.zero_grad == ZeroGrad::AfterStep
-            && self.lora_a != LoraATraining::Unstepped
+            && !self.has_unstepped()
             // Only some steps renew its projections.
             && self.optim != Optimizer::Rsvd
     }

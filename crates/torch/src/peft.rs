@@ -6,26 +6,40 @@ mod dora;
 mod ia3;
 mod lora;
 mod miss;
+mod place;
 mod prefix_tuning;
 mod prompt_tuning;
 mod start;
 mod vera;
 
+use options::AdapterMethod;
+
 use super::tape::Tensor;
 pub(super) use base::{Base, BaseLayer};
-pub(super) use ia3::Ia3;
-pub(super) use lora::Lora;
-pub(super) use miss::Miss;
+use ia3::Ia3;
+use lora::Lora;
+use miss::Miss;
+pub(super) use place::{Place, Register};
 pub(super) use prefix_tuning::Prefix;
 pub(super) use prompt_tuning::Prompt;
-pub(super) use vera::Vera;
+use vera::Vera;
 
 /// What PEFT puts beside a linear layer.
-pub(super) enum Adapter<'t> {
-    Lora(Lora<'t>),
-    Ia3(Ia3<'t>),
-    Miss(Miss<'t>),
-    Vera(Vera<'t>),
+pub(super) trait Adapter<'t> {
+    /// The layer's output.
+    fn forward(&self, layer: &BaseLayer<'t>, input: &Tensor<'t>) -> Tensor<'t>;
+}
+
+/// Puts the adapter of the options' method beside a layer, if it is one of layers. A new method gets its line here.
+pub(super) fn put<'t>(place: &mut Place<'_, 't>) -> Option<Box<dyn Adapter<'t> + 't>> {
+    Some(match &place.options.method {
+        AdapterMethod::Lora(lora) => Box::new(Lora::new(lora, place)),
+        AdapterMethod::Dora(lora) => Box::new(Lora::with_magnitude(lora, place)),
+        AdapterMethod::Ia3(_) => Box::new(Ia3::new(place)),
+        AdapterMethod::Miss(miss) => Box::new(Miss::new(miss, place)),
+        AdapterMethod::Vera(vera) => Box::new(Vera::new(vera, place)),
+        AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning(_) => return None,
+    })
 }
 
 /// What PEFT puts before the tokens of a sequence.
@@ -39,17 +53,14 @@ pub(super) struct Linear<'t> {
     /// Its place in the block, or in the model where it is in none, such as `self_attn.q_proj`.
     pub(super) path: &'static str,
     pub(super) base: BaseLayer<'t>,
-    pub(super) adapter: Option<Adapter<'t>>,
+    pub(super) adapter: Option<Box<dyn Adapter<'t> + 't>>,
 }
 
 impl<'t> Linear<'t> {
     pub(super) fn forward(&self, input: &Tensor<'t>) -> Tensor<'t> {
         match &self.adapter {
             None => self.base.forward(input),
-            Some(Adapter::Lora(lora)) => lora.forward(&self.base, input),
-            Some(Adapter::Ia3(ia3)) => ia3.forward(&self.base, input),
-            Some(Adapter::Miss(miss)) => miss.forward(&self.base, input),
-            Some(Adapter::Vera(vera)) => vera.forward(&self.base, input),
+            Some(adapter) => adapter.forward(&self.base, input),
         }
     }
 }

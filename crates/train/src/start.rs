@@ -27,7 +27,7 @@ pub(super) fn from_text(
 ) -> Result<(), TrainError> {
     let method = options.model.adapter.as_ref().map(|adapter| &adapter.method);
     if let (Some(AdapterMethod::PromptTuning(prompt)), Model::Decoder(decoder)) = (method, model)
-        && let Some(text) = &prompt.init_text
+        && let Some(text) = prompt.start()
     {
         let location = arch::locate(&options.model.name, roots).map_err(ModelError::from)?;
         let ids = data::tokens_of_text(text, &location, config)?;

@@ -1,9 +1,9 @@
 //! Checks of the keys that say which layers have which adapter, and which weights are trained.
 
 use base::text::suggestion;
+use options::methods::Method;
 use options::{
-    AdapterMethod, AdapterOptions, Bias, LoraOptions, ModelOptions, NamePattern, Patterns, Stack, TargetModules,
-    ends_in,
+    Adapter, AdapterMethod, AdapterOptions, Bias, ModelOptions, NamePattern, Patterns, Stack, TargetModules, ends_in,
 };
 
 use crate::config::ModelConfig;
@@ -18,24 +18,35 @@ pub fn check(config: &ModelConfig, options: &ModelOptions, stack: Stack) -> Resu
         return Ok(());
     };
     check_ia3(config, adapter)?;
-    if adapter.method == AdapterMethod::LnTuning && config.tuned_norms().is_none() {
+    if adapter.adapter() == Adapter::LnTuning && config.tuned_norms().is_none() {
         return Err(ArchError::TunedNorms(config.family.name()));
     }
-    check_miss(config, adapter)?;
     let has_window = (0..config.num_hidden_layers).any(|block| config.window(block).is_some());
-    if has_window && matches!(adapter.method, AdapterMethod::PrefixTuning(_)) {
+    if has_window && adapter.adapter() == Adapter::PrefixTuning {
         return Err(ArchError::PrefixWindow(config.family.name()));
+    }
+    let adapted = adapted(config, adapter, stack);
+    let method = adapter.method.options();
+    for (name, module) in &adapted {
+        let layer = config.layer(adapter, name, module);
+        method.check_layer(&layer).map_err(ArchError::Adapter)?;
     }
     check_layers(config, adapter, stack)?;
     check_saved(config, options, adapter)?;
-    let Some(lora) = adapter.lora_options() else {
-        return Ok(());
-    };
-    let adapted = adapted(config, adapter, stack);
-    check_pattern("lora.rank_pattern", &lora.rank_pattern, &adapted)?;
-    check_pattern("lora.alpha_pattern", &lora.alpha_pattern, &adapted)?;
-    check_start(config, lora, &adapted)?;
-    check_bias(config, lora, &adapted)
+    let patterns = [
+        ("rank_pattern", method.rank_pattern().map(names)),
+        ("alpha_pattern", method.alpha_pattern().map(names)),
+    ];
+    for (field, patterns) in patterns {
+        let key = adapter.adapter().facts().key_of(field).unwrap_or(field);
+        check_pattern(key, &patterns.unwrap_or_default(), &adapted)?;
+    }
+    check_bias(config, adapter.bias(), &adapted)
+}
+
+/// The patterns of a map.
+fn names<T>(patterns: &Patterns<T>) -> Vec<&NamePattern> {
+    patterns.keys().collect()
 }
 
 /// A linear layer that gets an adapter, with its name in full.
@@ -58,10 +69,16 @@ fn check_searches(config: &ModelConfig, options: &ModelOptions) -> Result<(), Ar
         Some(TargetModules::Pattern(pattern)) => Some(pattern),
         None | Some(TargetModules::AllLinear | TargetModules::Names(_)) => None,
     });
-    let lora = adapter.and_then(AdapterOptions::lora_options);
-    let of_lora = lora.into_iter();
-    let of_lora = of_lora.flat_map(|lora| lora.rank_pattern.keys().chain(lora.alpha_pattern.keys()));
-    let of_adapter = target.into_iter().chain(of_lora);
+    let method = adapter.map(|adapter| adapter.method.options());
+    let ranks = method
+        .and_then(Method::rank_pattern)
+        .into_iter()
+        .flat_map(Patterns::keys);
+    let alphas = method
+        .and_then(Method::alpha_pattern)
+        .into_iter()
+        .flat_map(Patterns::keys);
+    let of_adapter = target.into_iter().chain(ranks).chain(alphas);
     let patterns: Vec<&NamePattern> = of_adapter.chain(options.trainable.iter().flatten()).collect();
     for (module, _) in config.modules() {
         let names = [module.clone(), format!("{module}.weight"), format!("{module}.bias")];
@@ -114,7 +131,7 @@ fn check_layers(config: &ModelConfig, adapter: &AdapterOptions, stack: Stack) ->
     };
     if has_none {
         return Err(ArchError::NoModule {
-            key: "target_modules",
+            key: "target_modules".to_owned(),
             pattern: pattern.to_string(),
         });
     }
@@ -159,46 +176,22 @@ fn check_ia3(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), ArchE
     }
 }
 
-/// Checks that MiSS's shards are no longer than the inputs, and repeated columns fill the outputs.
-fn check_miss(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), ArchError> {
-    let AdapterMethod::Miss(miss) = &adapter.method else {
-        return Ok(());
-    };
-    let modules = config.modules().filter(|(_, module)| module.kind == Kind::Linear);
-    for (module, description) in modules.filter(|(name, _)| config.adapts(adapter, name)) {
-        let dims = description.dims(config);
-        if miss.rank > dims[1] {
-            let (rank, inputs) = (miss.rank, dims[1]);
-            return Err(ArchError::Shards { module, rank, inputs });
-        }
-        if let Some(mini_r) = miss.mini_r.filter(|mini_r| !dims[0].is_multiple_of(*mini_r)) {
-            let outputs = dims[0];
-            return Err(ArchError::MiniR {
-                module,
-                mini_r,
-                outputs,
-            });
-        }
-    }
-    Ok(())
-}
-
 /// Checks that each pattern is one of some module that gets an adapter, and no module is one of two.
-fn check_pattern<T>(key: &'static str, patterns: &Patterns<T>, adapted: &[Adapted]) -> Result<(), ArchError> {
+fn check_pattern(key: &str, patterns: &[&NamePattern], adapted: &[Adapted]) -> Result<(), ArchError> {
     for (name, _) in adapted {
-        let mut found = patterns.keys().filter(|pattern| pattern.matches(name));
+        let mut found = patterns.iter().filter(|pattern| pattern.matches(name));
         if let (Some(first), Some(second)) = (found.next(), found.next()) {
             return Err(ArchError::TwoPatterns {
-                key,
+                key: key.to_owned(),
                 module: name.clone(),
                 patterns: [first.to_string(), second.to_string()],
             });
         }
     }
-    let is_of_none = |pattern: &&NamePattern| !adapted.iter().any(|(name, _)| pattern.matches(name));
-    match patterns.keys().find(is_of_none) {
+    let is_of_none = |pattern: &&&NamePattern| !adapted.iter().any(|(name, _)| pattern.matches(name));
+    match patterns.iter().find(is_of_none) {
         Some(pattern) => Err(ArchError::NoModule {
-            key,
+            key: key.to_owned(),
             pattern: pattern.to_string(),
         }),
         None => Ok(()),
@@ -252,29 +245,9 @@ fn check_saved(config: &ModelConfig, options: &ModelOptions, adapter: &AdapterOp
     Ok(())
 }
 
-/// Checks that each weight has as many directions as its adapter takes out of it.
-fn check_start(config: &ModelConfig, lora: &LoraOptions, adapted: &[Adapted]) -> Result<(), ArchError> {
-    if !lora.init.changes_weight() {
-        return Ok(());
-    }
-    for (name, module) in adapted {
-        let most = module.dims(config).into_iter().min().unwrap_or(0);
-        let rank = lora.rank_of(name);
-        if rank > most {
-            return Err(ArchError::Directions {
-                init: lora.init.name(),
-                module: name.clone(),
-                most,
-                rank,
-            });
-        }
-    }
-    Ok(())
-}
-
 /// Checks that there are biases to train, if any are asked for.
-fn check_bias(config: &ModelConfig, lora: &LoraOptions, adapted: &[Adapted]) -> Result<(), ArchError> {
-    let (has_some, of) = match lora.bias {
+fn check_bias(config: &ModelConfig, bias: Bias, adapted: &[Adapted]) -> Result<(), ArchError> {
+    let (has_some, of) = match bias {
         Bias::None => return Ok(()),
         Bias::All => (
             config.modules().any(|(_, module)| module.bias.of(config)),

@@ -9,7 +9,7 @@ use options::{BatchSearch, DataOptions, LogNormal, Paths};
 
 use super::super::{Attention, Cell, Data, DataFile, DataFormat, Lengths, PackingStrategy, Stack, Synthetic, Task};
 use super::found::Found;
-use super::invalid::{Checked, Invalid, at_least, at_most, number};
+use options::invalid::{Checked, Invalid, at_least, at_most, number};
 
 impl Cell {
     pub(super) fn check_data(&self, found: &mut Found) {

@@ -1,6 +1,8 @@
 //! The mistakes in one cell, without those that follow from others.
 
-use super::invalid::{Invalid, InvalidCell};
+use options::Invalid;
+
+use super::invalid::InvalidCell;
 
 /// The mistakes that the checks of a cell found.
 #[derive(Debug, Default)]

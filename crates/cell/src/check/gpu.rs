@@ -3,7 +3,7 @@
 use torch::gpu::{Gpu, NATIVE_BFLOAT16, Technique, autocasts_to_bfloat16, wheels};
 
 use super::super::{Attention, Autocast, Cell, Dtype};
-use super::invalid::{Checked, Invalid};
+use options::invalid::{Checked, Invalid};
 
 impl Cell {
     /// Checks that `gpu` has kernels for everything the cell asks for.

@@ -7,7 +7,7 @@ use hub::HubName;
 
 use super::super::{Cell, Stack, Task, Weights};
 use super::found::Found;
-use super::invalid::{Invalid, at_least, at_most};
+use options::invalid::{Invalid, at_least, at_most};
 
 impl Cell {
     pub(super) fn check_model(&self, found: &mut Found) {

@@ -5,7 +5,7 @@ use options::Checkpointing;
 
 use super::super::{Cell, Device, OffloadedBlocks};
 use super::found::Found;
-use super::invalid::{Invalid, number};
+use options::invalid::{Invalid, number};
 
 impl Cell {
     pub(super) fn check_offload(&self, found: &mut Found) {

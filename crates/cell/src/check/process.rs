@@ -4,7 +4,7 @@ use base::text::{Mistake, counted, did_you_mean, quoted};
 
 use super::super::{AllocatorBackend, Cell, Device, InstructionSetChoice, Measure, Stack};
 use super::found::Found;
-use super::invalid::{Checked, Invalid, at_least, at_most};
+use options::invalid::{Checked, Invalid, at_least, at_most};
 
 /// More threads than machines have cores; far more hang.
 const MOST_THREADS: usize = 512;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::super::{Cell, Dtype};
 use super::found::Found;
-use super::invalid::{Invalid, number};
+use options::invalid::{Invalid, number};
 
 impl Cell {
     /// The codes, blocks and scales of int4.

@@ -11,11 +11,11 @@ use torch::{Bitsandbytes, Peft, Pytorch, Transformers};
 
 use super::super::stacks::SINGLE_STACK;
 use super::super::{
-    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, Generation, LoraATraining, Loss, LossScaling, Optimizer,
-    Stack, TargetModules, Task, Upcast,
+    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, Generation, Loss, LossScaling, Optimizer, Stack,
+    TargetModules, Task, Upcast,
 };
 use super::found::Found;
-use super::invalid::{Checked, Invalid, at_least, at_most};
+use options::invalid::{Checked, Invalid, at_least, at_most};
 
 /// The keys of our process, which say nothing of what is trained.
 const OF_THE_PROCESS: [&str; 7] = [
@@ -119,11 +119,6 @@ impl Cell {
             found.add(Invalid::new("optim", message).help("`stack: torch` can be planned with it"));
         }
         self.check_formats(found);
-        if self.lora_fa == LoraATraining::Unstepped {
-            let message = "the candle stack computes no gradients that nothing uses; supported: `none` and `frozen`";
-            let invalid = Invalid::new("lora_fa", message).with("stack");
-            found.add(invalid.help("use `lora_fa: frozen`"));
-        }
         if self.attn_implementation == Attention::FlashAttention2 {
             let message = "flash-attn is a package of PyTorch's stack, and this cell's is candle";
             let invalid = Invalid::new("attn_implementation", message).with("stack");
@@ -162,7 +157,10 @@ impl Cell {
             );
             found.add(invalid.with("dtype").with("autocast").help("leave the key out"));
         }
-        if self.loss_scaling == Some(LossScaling::Dynamic) && self.rank == 0 && model.hidden_dtype() == Dtype::Float16 {
+        if self.loss_scaling == Some(LossScaling::Dynamic)
+            && self.method().is_none()
+            && model.hidden_dtype() == Dtype::Float16
+        {
             let message = "gradients of float16 weights have no room for the scale; PyTorch refuses it too";
             let invalid = Invalid::new("loss_scaling", message).with("rank").with("dtype");
             found.add(invalid.help("use `dtype: float32` with `autocast: float16`"));
@@ -187,20 +185,10 @@ impl Cell {
             );
             found.add(Invalid::new("optim", message).with("stack").help("leave the key out"));
         }
-        if self.trainable.is_some() && self.rank == 0 && self.dtype.is_quantised() {
+        if self.trainable.is_some() && self.method().is_none() && self.dtype.is_quantised() {
             let message = "transformers' Trainer refuses quantised weights without adapters";
             let invalid = Invalid::new("trainable", message).with("dtype");
             found.add(invalid.help("use `dtype: bfloat16`, or an adapter"));
-        }
-        if self.rank > 0 && self.adapter == Adapter::Ia3 {
-            self.check_peft_ia3(found);
-        }
-        if self.rank > 0 && self.adapter == Adapter::PrefixTuning && self.gradient_checkpointing != Checkpointing::None
-        {
-            let message = "PEFT refuses prefix tuning with gradient checkpointing, whose blocks are given no cache to take \
-                           the prefix from";
-            let invalid = Invalid::new("adapter", message).with("gradient_checkpointing");
-            found.add(invalid.help("use `gradient_checkpointing: none`, or `adapter: prompt_tuning`"));
         }
         if self.modules_to_save.is_some() && self.task == Task::SequenceClassification {
             let message = "PyTorch's stack is planned with what decoders train whole, and not with encoders yet";
@@ -223,7 +211,8 @@ impl Cell {
         }
         let saved = self.modules_to_save.as_deref().unwrap_or_default();
         let saves_embedding = saves_whole(saved, "model.embed_tokens");
-        let trains_embedding = self.rank == 0 || self.adapter.has_virtual_tokens() || saves_embedding;
+        let method = self.method();
+        let trains_embedding = method.is_none_or(Adapter::has_virtual_tokens) || saves_embedding;
         if self.torch.embedding_states_32bit.is_some() && !(trains_embedding && self.optim.is_8bit()) {
             found.add(
                 Invalid::idle("torch.embedding_states_32bit", "no embedding has states of 8 bits")
@@ -267,33 +256,13 @@ impl Cell {
         }
     }
 
-    /// What PEFT's IA3 does not do.
-    fn check_peft_ia3(&self, found: &mut Found) {
-        if self.layers_to_transform.is_some() {
-            let message = "PEFT's IA3Config has no such key";
-            let invalid = Invalid::new("layers_to_transform", message).with("adapter");
-            found.add(invalid.help("name the layers with a regular expression in `target_modules`"));
-        }
-        if self.dtype.is_quantised() && self.upcast == Upcast::None && self.autocast == Autocast::None {
-            let message = "PEFT's IA3 gives float32 beside quantised weights, which fails in the layers behind it";
-            let invalid = Invalid::new("adapter", message).with("dtype").with("upcast");
-            found.add(invalid.help("use `upcast: peft`, or `autocast: bfloat16`"));
-        }
-    }
-
     fn check_chunked_loss(&self) -> Checked {
         let invalid = |message: &str| Invalid::new("loss", message);
-        if self.rank > 0 && self.adapter == Adapter::PromptTuning {
-            let message =
-                "TRL's chunks leave out the tokens without a label, as virtual ones are, which is not planned yet";
-            let invalid = invalid(message).with("adapter");
-            return Err(invalid.help("use `loss: full`, or another `adapter`"));
-        }
         let adapts_head = match &self.target_modules {
             None | Some(TargetModules::AllLinear) => false,
             Some(named) => named.contains("lm_head"),
         };
-        if self.rank > 0 && adapts_head {
+        if self.method().is_some() && adapts_head {
             let message = "TRL's chunks read the head's weight, so the head cannot have an adapter";
             return Err(invalid(message)
                 .with("target_modules")
@@ -367,7 +336,7 @@ impl Cell {
         };
         let release = Peft::of(version).map_err(|mistake| Invalid::of("torch.peft_version", mistake))?;
         let is_plain = self.adapter == Adapter::Lora && !self.lora.init_lora_weights.changes_weight();
-        if self.rank > 0 && !is_plain && !release.has_methods {
+        if self.method().is_some() && !is_plain && !release.has_methods {
             let message = "what releases of PEFT before 0.20.0 do has been studied for LoRA alone";
             let key = if self.adapter == Adapter::Lora {
                 "lora.init_lora_weights"

@@ -2,12 +2,12 @@
 
 use arch::{ModelConfig, Preset};
 use base::text::{Mistake, either};
-use options::{Adapter, AutoBatchSize, BatchSearch, ByteSize, MissInit, Stack};
+use options::{AutoBatchSize, BatchSearch, ByteSize, Stack};
 use serde_json::{Map, Value};
 
 use super::super::{Cell, Checkpointing, Device, Measure, Optimizer};
 use super::found::Found;
-use super::invalid::{Invalid, at_least, at_most, number};
+use options::invalid::{Invalid, at_least, at_most, number};
 
 impl Cell {
     pub(super) fn check_sizes(&self, found: &mut Found) {
@@ -245,22 +245,10 @@ impl Cell {
             scale > 0.0 && scale <= 1e3,
             "more than 0 and at most 1000",
         ));
-        // One adapter of a larger rank is enough.
-        let largest = self
-            .lora
-            .rank_pattern
-            .values()
-            .fold(self.rank, |most, of| most.max(*of));
-        // The shorter side of what is trained.
-        let adapter_rank = match self.adapter {
-            Adapter::Lora | Adapter::Dora => largest,
-            Adapter::Miss if self.miss.init_weights == MissInit::Mini => self.miss.mini_r.unwrap_or(1).min(self.rank),
-            Adapter::Miss => self.rank,
-            Adapter::Ia3 | Adapter::Vera | Adapter::LnTuning => 1,
-            Adapter::PrefixTuning => self.prefix_tuning.num_virtual_tokens,
-            Adapter::PromptTuning => self.prompt_tuning.num_virtual_tokens,
-        };
-        if self.rank > 0 && rank >= adapter_rank {
+        let adapter = self.adapter_options();
+        // The shorter side of what is trained; one adapter of a larger rank is enough.
+        let side = adapter.map(|adapter| adapter.method.options().shorter_side(adapter.rank));
+        if let Some(adapter_rank) = side.filter(|side| rank >= *side) {
             let message = format!("adapters of rank {adapter_rank} have nothing to project to rank {rank}");
             found.add(
                 Invalid::new("optim_rank", message)

@@ -2,6 +2,7 @@
 //! their own. As in PEFT the norms are constants to the gradients, and `m` starts as the norms of W's rows.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 
 use arch::ModuleName;
 use candle_core::{DType, Result, Tensor as Candle};
@@ -16,10 +17,13 @@ use kernels::{
     row_norms,
 };
 use memory::Buffer;
+use options::Lora;
 use trace::Category;
 
 use super::{
+    change::{Change, Saved},
     interface::{Adapter, OutputScale},
+    lora::Product,
     low_rank::LowRank,
 };
 use crate::{
@@ -29,6 +33,32 @@ use crate::{
     tensor::{Tensor, for_format, for_number},
     weight::Weight,
 };
+
+/// W + scale · B A, whose rows are then scaled to their magnitudes.
+pub(super) struct Directions<'a> {
+    product: Product<'a>,
+    magnitudes: &'a [f32],
+}
+
+impl<'a> Directions<'a> {
+    pub(super) fn of(lora: &Lora, saved: &Saved<'a>) -> Self {
+        Self {
+            product: Product::of(lora, saved),
+            magnitudes: saved.values(peft::MAGNITUDE),
+        }
+    }
+}
+
+impl Change for Directions<'_> {
+    fn apply(&self, values: &mut [f32], columns: usize, rows: Range<usize>) {
+        self.product.apply(values, columns, rows.clone());
+        for (row, magnitude) in values.chunks_mut(columns).zip(&self.magnitudes[rows]) {
+            let norm = row.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
+            let factor = (f64::from(*magnitude) / norm) as f32;
+            row.iter_mut().for_each(|value| *value *= factor);
+        }
+    }
+}
 
 /// DoRA's adapter of a linear layer.
 #[derive(Debug)]

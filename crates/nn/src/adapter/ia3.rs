@@ -1,6 +1,8 @@
 //! IA3 (Liu et al. 2022, arXiv:2205.05638): a trained factor for each output of keys and values, or for each input of
 //! the feed-forward layer's last product. As in PEFT, outputs are scaled with their bias, and all factors start at 1.
 
+use std::ops::Range;
+
 use arch::ModuleName;
 use candle_core::{Device, Result};
 use kernels::Element;
@@ -8,6 +10,7 @@ use memory::Buffer;
 use options::Dtype;
 use trace::Category;
 
+use super::change::{Change, Saved};
 use super::interface::{Adapter, OutputScale};
 use crate::{
     convert,
@@ -64,6 +67,45 @@ impl Ia3 {
     fn accumulate(&mut self, gradient: Tensor) -> Result<()> {
         let shape = self.factors.value.shape();
         self.factors.accumulate(gradient.reshaped(shape)?)
+    }
+}
+
+/// A factor for each row, or for each column.
+pub(super) enum Factors<'a> {
+    Outputs(&'a [f32]),
+    Inputs(&'a [f32]),
+}
+
+impl<'a> Factors<'a> {
+    pub(super) fn of(saved: &Saved<'a>) -> Self {
+        let factors = saved.values(peft::IA3);
+        match saved.shape(peft::IA3) {
+            [_, 1] => Self::Outputs(factors),
+            _ => Self::Inputs(factors),
+        }
+    }
+}
+
+impl Change for Factors<'_> {
+    fn apply(&self, values: &mut [f32], columns: usize, rows: Range<usize>) {
+        match self {
+            Self::Outputs(factors) => {
+                for (row, factor) in values.chunks_mut(columns).zip(&factors[rows]) {
+                    row.iter_mut().for_each(|value| *value *= factor);
+                }
+            }
+            Self::Inputs(factors) => {
+                for row in values.chunks_mut(columns) {
+                    row.iter_mut()
+                        .zip(*factors)
+                        .for_each(|(value, factor)| *value *= factor);
+                }
+            }
+        }
+    }
+
+    fn changes_bias(&self) -> bool {
+        matches!(self, Self::Outputs(_))
     }
 }
 

@@ -2,19 +2,50 @@
 //! multiplied with a trained block. That is a low-rank term whose first factor is known, so it is neither held nor
 //! trained. As in PEFT the last shard is filled up with zeros, and the block starts at zero.
 
+use std::ops::Range;
+
 use arch::ModuleName;
 use candle_core::{Device, Result};
 use kernels::Element;
 use memory::Buffer;
-use options::{Dtype, MissOptions};
+use options::{AdapterOptions, Miss};
 use trace::Category;
 
-use super::{down::Down, low_rank::LowRank, up::Up};
+use super::{
+    change::{Change, Saved},
+    down::Down,
+    low_rank::LowRank,
+    up::Up,
+};
 use crate::{
     dropout::Dropout,
     param::Param,
     tensor::{Tensor, floating, for_format},
 };
+
+/// A block `[rank, width]` is added to each shard of the columns, transposed. Fewer rows than W has are repeated.
+pub(super) struct Shards<'a> {
+    block: &'a [f32],
+    width: usize,
+}
+
+impl<'a> Shards<'a> {
+    pub(super) fn of(saved: &Saved<'a>) -> Self {
+        Self {
+            block: saved.values(peft::MISS),
+            width: saved.shape(peft::MISS).get(1).copied().unwrap_or(1),
+        }
+    }
+}
+
+impl Change for Shards<'_> {
+    fn apply(&self, values: &mut [f32], columns: usize, rows: Range<usize>) {
+        for (at, row) in rows.zip(values.chunks_mut(columns)) {
+            let column = self.block.iter().skip(at % self.width).step_by(self.width).cycle();
+            row.iter_mut().zip(column).for_each(|(value, added)| *value += added);
+        }
+    }
+}
 
 impl LowRank {
     /// MiSS's term of a layer with so many outputs before training.
@@ -22,17 +53,17 @@ impl LowRank {
     /// # Errors
     /// Errors of candle.
     pub fn miss(
-        options: &MissOptions,
+        miss: &Miss,
+        options: &AdapterOptions,
         seed: u64,
         module: ModuleName,
         outputs: usize,
-        dtype: Dtype,
         device: &Device,
     ) -> Result<Self> {
-        let shape = (options.rank, options.mini_r.unwrap_or(outputs));
-        let dropout = Dropout::new(seed, module, options.dropout);
+        let shape = (options.rank, miss.repeated().unwrap_or(outputs));
+        let dropout = Dropout::new(seed, module, miss.miss_dropout);
         let _scope = memory::scope(Category::Adapter);
-        let zeros = for_format!(floating(dtype), E => {
+        let zeros = for_format!(floating(options.dtype), E => {
             let zeros = Buffer::<E>::from_fn(shape.0 * shape.1, |_| Element::narrow(0.0));
             Tensor::on_device(zeros, shape, device)
         })?;
@@ -51,6 +82,7 @@ impl LowRank {
 #[cfg(test)]
 mod tests {
     use candle_core::Tensor as Candle;
+    use options::{AdapterMethod, MissInit};
 
     use super::*;
     use crate::{
@@ -67,9 +99,18 @@ mod tests {
 
     /// A fused layer with a block that is not zero.
     fn layer(rank: usize, mini_r: Option<usize>, dropout: f64) -> Projection<3> {
-        let options = MissOptions { rank, dropout, mini_r };
+        let miss = Miss {
+            init_weights: if mini_r.is_some() {
+                MissInit::Mini
+            } else {
+                MissInit::Default
+            },
+            mini_r,
+            miss_dropout: dropout,
+        };
+        let options = AdapterOptions::of_rank(AdapterMethod::Miss(miss.clone()), rank);
         let name = ModuleName::new("qkv");
-        let mut miss = LowRank::miss(&options, 7, name, OUTPUTS, Dtype::Float32, &Device::Cpu).unwrap();
+        let mut miss = LowRank::miss(&miss, &options, 7, name, OUTPUTS, &Device::Cpu).unwrap();
         if let Up::Block { block, .. } = &mut miss.up {
             let dims = block.value.dims().to_vec();
             block.set(tensor(&uniform("block", &dims)));

@@ -1,5 +1,6 @@
 //! Adapters of linear layers, one a file.
 
+mod change;
 mod decomposed;
 mod dora;
 mod down;
@@ -14,12 +15,13 @@ mod start;
 mod up;
 mod vera;
 
+pub use change::{Change, Saved};
 pub use dora::Dora;
 pub use down::Down;
 pub use ia3::Ia3;
 pub use interface::{Adapter, OutputScale};
 pub use low_rank::LowRank;
-pub use registry::Adapters;
+pub use registry::{Adapters, change};
 pub use shared::SharedFactors;
 pub use up::Up;
 pub use up::UpRows;

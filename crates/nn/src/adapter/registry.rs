@@ -4,9 +4,20 @@ use std::sync::Arc;
 
 use arch::{ModelConfig, ModuleName};
 use candle_core::{DType, Device, Result};
-use options::{AdapterMethod, AdapterOptions, LoraOptions, VeraOptions};
+use options::{AdapterMethod, AdapterOptions, Lora, Vera};
 
-use super::{decomposed, dora::Dora, ia3::Ia3, interface::Adapter, low_rank::LowRank, shared::SharedFactors};
+use super::{
+    change::{Change, Saved},
+    decomposed,
+    dora::{Directions, Dora},
+    ia3::{Factors, Ia3},
+    interface::Adapter,
+    lora::Product,
+    low_rank::LowRank,
+    miss::Shards,
+    shared::SharedFactors,
+    vera::Scaled,
+};
 use crate::weight::Weight;
 
 /// Makes the adapters of one model.
@@ -26,6 +37,18 @@ pub struct Adapters<'a> {
     pub shared: Option<Arc<SharedFactors>>,
 }
 
+/// What an adapter on disk makes of its weight; `None` if it changes none.
+pub fn change<'a>(saved: &Saved<'a>) -> Option<Box<dyn Change + 'a>> {
+    Some(match &saved.options.method {
+        AdapterMethod::Lora(lora) => Box::new(Product::of(lora, saved)),
+        AdapterMethod::Dora(lora) => Box::new(Directions::of(lora, saved)),
+        AdapterMethod::Ia3(_) => Box::new(Factors::of(saved)),
+        AdapterMethod::Miss(_) => Box::new(Shards::of(saved)),
+        AdapterMethod::Vera(_) => Box::new(Scaled::of(saved)?),
+        AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning(_) => return None,
+    })
+}
+
 impl Adapters<'_> {
     /// The adapter of a linear layer over the frozen `weight` before training, which some start values change; `None`
     /// if the layer gets none.
@@ -40,7 +63,7 @@ impl Adapters<'_> {
         }
         let (rows, cols) = (weight.rows(), weight.cols());
         Ok(Some(match &options.method {
-            AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning => {
+            AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning(_) => {
                 return Ok(None);
             }
             AdapterMethod::Lora(lora) => Box::new(self.low_rank(lora, module, weight)?),
@@ -48,35 +71,35 @@ impl Adapters<'_> {
                 let low_rank = self.low_rank(lora, module, weight)?;
                 Box::new(Dora::new(low_rank, module, weight, self.hidden)?)
             }
-            AdapterMethod::Ia3(ia3) => {
-                let is_feedforward = self.config.is_feedforward(ia3, &name);
+            AdapterMethod::Ia3(_) => {
+                let is_feedforward = self.config.is_feedforward(options, &name);
                 Box::new(Ia3::new(module, (rows, cols), is_feedforward, dtype, device)?)
             }
-            AdapterMethod::Miss(miss) => Box::new(LowRank::miss(miss, self.seed, module, rows, dtype, device)?),
+            AdapterMethod::Miss(miss) => Box::new(LowRank::miss(miss, options, self.seed, module, rows, device)?),
             AdapterMethod::Vera(vera) => {
                 let shared = self.shared(vera)?;
-                Box::new(LowRank::vera(vera, shared, self.seed, module, rows, dtype, device)?)
+                Box::new(LowRank::vera(vera, options, shared, self.seed, module, rows, device)?)
             }
         }))
     }
 
-    fn low_rank(&self, lora: &LoraOptions, module: ModuleName, weight: &mut Weight) -> Result<LowRank> {
+    fn low_rank(&self, lora: &Lora, module: ModuleName, weight: &mut Weight) -> Result<LowRank> {
         let shape = (weight.rows(), weight.cols());
-        let mut low_rank = LowRank::lora(lora, self.options.dtype, self.seed, module, shape, self.device)?;
-        if lora.init.changes_weight() {
-            decomposed::take_out(&mut low_rank, weight, lora.init, self.seed)?;
+        let mut low_rank = LowRank::lora(lora, self.options, self.seed, module, shape, self.device)?;
+        if lora.init_lora_weights.changes_weight() {
+            decomposed::take_out(&mut low_rank, weight, lora.init_lora_weights, self.seed)?;
         }
         Ok(low_rank)
     }
 
     /// VeRA's factors, drawn when the first layer needs them.
-    fn shared(&mut self, vera: &VeraOptions) -> Result<Arc<SharedFactors>> {
+    fn shared(&mut self, vera: &Vera) -> Result<Arc<SharedFactors>> {
         if let Some(shared) = &self.shared {
             return Ok(Arc::clone(shared));
         }
         let largest = self.config.largest_adapted(self.options);
         let (key, dtype) = (vera.projection_prng_key, self.options.dtype);
-        let shared = Arc::new(SharedFactors::new(key, vera.rank, largest, dtype, self.device)?);
+        let shared = Arc::new(SharedFactors::new(key, self.options.rank, largest, dtype, self.device)?);
         self.shared = Some(Arc::clone(&shared));
         Ok(shared)
     }

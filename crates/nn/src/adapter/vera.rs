@@ -1,21 +1,61 @@
 //! VeRA (Kopiczko et al. 2023, arXiv:2310.11454): two frozen random factors that all layers share, and two trained
 //! vectors of each layer: `λb ∘ (B (λd ∘ (A x)))`. As in PEFT λb starts at zero.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arch::ModuleName;
 use candle_core::{Device, Result};
 use kernels::Element;
 use memory::Buffer;
-use options::{Dtype, VeraOptions};
+use options::{AdapterOptions, Vera};
 use trace::Category;
 
-use super::{down::Down, low_rank::LowRank, shared::SharedFactors, up::Up};
+use super::{
+    change::{Change, Saved, add_product},
+    down::Down,
+    low_rank::LowRank,
+    shared::SharedFactors,
+    up::Up,
+};
 use crate::{
     dropout::Dropout,
     param::Param,
     tensor::{Tensor, floating, for_format},
 };
+
+/// W + B A of the factors that layers share, with a factor for each column of B and for each row.
+pub(super) struct Scaled<'a> {
+    /// With the factors of B's columns.
+    a: Vec<f32>,
+    b: &'a [f32],
+    of_rows: &'a [f32],
+}
+
+impl<'a> Scaled<'a> {
+    pub(super) fn of(saved: &Saved<'a>) -> Option<Self> {
+        let [a, b] = saved.shared?;
+        let rows = a.values.chunks(a.shape[1]).zip(saved.values(peft::VERA_D));
+        let scaled = rows.flat_map(|(row, factor)| row[..saved.columns].iter().map(move |value| factor * value));
+        Some(Self {
+            a: scaled.collect(),
+            b: &b.values,
+            of_rows: saved.values(peft::VERA_B),
+        })
+    }
+}
+
+impl Change for Scaled<'_> {
+    fn apply(&self, values: &mut [f32], columns: usize, rows: Range<usize>) {
+        let rank = self.a.len() / columns;
+        let of_b = self.b[rows.start * rank..rows.end * rank].chunks(rank);
+        let of_b = of_b.zip(&self.of_rows[rows.clone()]);
+        let b: Vec<f32> = of_b
+            .flat_map(|(row, factor)| row.iter().map(move |value| factor * value))
+            .collect();
+        add_product(values, columns, 0..rows.len(), 1.0, (&b, &self.a));
+    }
+}
 
 impl LowRank {
     /// VeRA's term of a layer with so many outputs before training.
@@ -23,24 +63,24 @@ impl LowRank {
     /// # Errors
     /// Errors of candle.
     pub fn vera(
-        options: &VeraOptions,
+        vera: &Vera,
+        options: &AdapterOptions,
         shared: Arc<SharedFactors>,
         seed: u64,
         module: ModuleName,
         outputs: usize,
-        dtype: Dtype,
         device: &Device,
     ) -> Result<Self> {
-        let dropout = Dropout::new(seed, module, options.dropout);
+        let dropout = Dropout::new(seed, module, vera.vera_dropout);
         let _scope = memory::scope(Category::Adapter);
         let vector = |len: usize, value: f64| {
-            for_format!(floating(dtype), E => {
+            for_format!(floating(options.dtype), E => {
                 let values = Buffer::<E>::from_fn(len, |_| Element::narrow(value as f32));
                 Tensor::on_device(values, len, device)
             })
         };
         let of_rows = Param::adapter(module.part(peft::VERA_B), vector(outputs, 0.0)?);
-        let of_columns = Param::adapter(module.part(peft::VERA_D), vector(options.rank, options.d_initial)?);
+        let of_columns = Param::adapter(module.part(peft::VERA_D), vector(options.rank, vera.d_initial)?);
         Ok(Self {
             down: Down::Shared(Arc::clone(&shared)),
             up: Up::Scaled {
@@ -57,6 +97,7 @@ impl LowRank {
 #[cfg(test)]
 mod tests {
     use candle_core::Tensor as Candle;
+    use options::{AdapterMethod, Dtype};
 
     use super::*;
     use crate::{
@@ -80,12 +121,13 @@ mod tests {
     /// A fused layer with vectors that are not those of the start.
     fn layer(dropout: f64) -> Projection<2> {
         let outputs = WIDTHS.iter().sum();
-        let options = VeraOptions {
-            dropout,
-            ..VeraOptions::new(RANK)
+        let own = Vera {
+            vera_dropout: dropout,
+            ..Vera::default()
         };
+        let options = AdapterOptions::of_rank(AdapterMethod::Vera(own.clone()), RANK);
         let (shared, name) = (Arc::new(shared()), ModuleName::new("qk"));
-        let mut vera = LowRank::vera(&options, shared, 7, name, outputs, Dtype::Float32, &Device::Cpu).unwrap();
+        let mut vera = LowRank::vera(&own, &options, shared, 7, name, outputs, &Device::Cpu).unwrap();
         let mut params = Vec::new();
         vera.params(&mut params);
         for (param, values) in params.into_iter().zip(["b", "d"]) {

@@ -1,12 +1,12 @@
 //! Adapters put on the layers of a model, and modules that are trained beside them.
 
-use options::{AdapterMethod, AdapterOptions, Bias, LoraATraining, LoraOptions, TargetModules, VeraOptions};
+use options::{AdapterMethod, AdapterOptions, Bias, TargetModules};
 use trace::Category;
 
 use super::loader::{Loader, SavedTensor};
 use super::norm::Norm;
 use crate::dtype::Dtype;
-use crate::peft::{Adapter, Base, Ia3, Linear, Lora, Miss, Prefix, Prompt, Vera, VirtualTokens};
+use crate::peft::{Base, Linear, Place, Prefix, Prompt, Register, VirtualTokens, put};
 use crate::tape::Tensor;
 
 impl<'t> Loader<'t, '_> {
@@ -56,19 +56,7 @@ impl<'t> Loader<'t, '_> {
     pub(crate) fn virtual_tokens(&mut self) -> Option<VirtualTokens<'t>> {
         let (model, adapter) = (&self.configuration.model, self.configuration.adapter.as_ref()?);
         let heads = model.num_key_value_heads;
-        let (tokens, width) = match &adapter.method {
-            AdapterMethod::PromptTuning(prompt) => (prompt.num_virtual_tokens, model.hidden_size),
-            AdapterMethod::PrefixTuning(prefix) => (
-                prefix.num_virtual_tokens,
-                2 * model.num_hidden_layers * heads * model.head_dim,
-            ),
-            AdapterMethod::Lora(_)
-            | AdapterMethod::Dora(_)
-            | AdapterMethod::Ia3(_)
-            | AdapterMethod::Miss(_)
-            | AdapterMethod::Vera(_)
-            | AdapterMethod::LnTuning => return None,
-        };
+        let [tokens, width] = model.virtual_tokens(adapter)?;
         let dtype = Dtype::floating(adapter.dtype);
         let normal = self.tape.factor(&[tokens as u32, width as u32], dtype, dtype);
         self.is_adapted = true;
@@ -111,99 +99,24 @@ impl<'t> Loader<'t, '_> {
             return;
         }
         self.is_adapted = true;
+        let (tape, model) = (self.tape, &configuration.model);
         let dtype = Dtype::floating(options.dtype);
-        let ([rows, columns], start) = (linear.base.dims, linear.base.start_dtype(dtype));
-        linear.adapter = Some(match &options.method {
-            // No layer is their target.
-            AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning => return,
-            AdapterMethod::Lora(lora) => Adapter::Lora(self.lora(linear, block, (lora, lora.rank_of(&name)), dtype)),
-            AdapterMethod::Dora(lora) => {
-                let mut dora = self.lora(linear, block, (lora, lora.rank_of(&name)), dtype);
-                let magnitude = dora.dora_magnitude(&linear.base, self.tape);
-                dora.magnitude = Some(self.train(linear.path, block, peft::MAGNITUDE, magnitude));
-                Adapter::Lora(dora)
-            }
-            AdapterMethod::Ia3(ia3) => {
-                let scales_inputs = configuration.model.is_feedforward(ia3, &name);
-                let dims = if scales_inputs { [1, columns] } else { [rows, 1] };
-                let factors = self.tape.factor(&dims, dtype, start);
-                Adapter::Ia3(Ia3 {
-                    factors: self.train(linear.path, block, peft::IA3, factors),
-                    scales_inputs,
-                })
-            }
-            AdapterMethod::Miss(miss) => {
-                let columns = miss.mini_r.map_or(rows, |mini_r| mini_r as u32);
-                let zeros = self.tape.factor(&[miss.rank as u32, columns], dtype, start);
-                Adapter::Miss(Miss {
-                    block: self.train(linear.path, block, peft::MISS, zeros),
-                    is_repeated: miss.mini_r.is_some(),
-                    dropout: miss.dropout > 0.0,
-                })
-            }
-            AdapterMethod::Vera(vera) => {
-                let [b, d] = [rows, vera.rank as u32].map(|len| self.tape.factor(&[len], dtype, start));
-                Adapter::Vera(Vera {
-                    b: self.train(linear.path, block, peft::VERA_B, b),
-                    d: self.train(linear.path, block, peft::VERA_D, d),
-                    shared: self.shared_factors(options, vera, (dtype, start)),
-                    dropout: vera.dropout > 0.0,
-                })
-            }
+        let start = linear.base.start_dtype(dtype);
+        let mut register = OfLayer {
+            loader: self,
+            module: linear.path,
+            block,
+        };
+        linear.adapter = put(&mut Place {
+            tape,
+            options,
+            model,
+            layer: &mut linear.base,
+            name: &name,
+            dtype,
+            start,
+            register: &mut register,
         });
-    }
-
-    /// LoRA's factors for the layer, of this rank.
-    fn lora(
-        &mut self,
-        linear: &mut Linear<'t>,
-        block: Option<usize>,
-        (options, rank): (&LoraOptions, usize),
-        dtype: Dtype,
-    ) -> Lora<'t> {
-        let lora_a = self.configuration.lora_a;
-        let lora = self
-            .tape
-            .lora(&linear.base, rank as u32, dtype, lora_a, options.dropout > 0.0);
-        lora.take_out(&mut linear.base, options.init, self.tape);
-        match lora_a {
-            LoraATraining::Trained => self.trainable.push(lora.a.clone(), peft::LORA_A),
-            LoraATraining::Frozen => {}
-            LoraATraining::Unstepped => self.unstepped.push(lora.a.clone()),
-        }
-        self.trainable.push(lora.b.clone(), peft::LORA_B);
-        for (part, factor) in [(peft::LORA_A, &lora.a), (peft::LORA_B, &lora.b)] {
-            self.record(block, linear.path, part, factor);
-        }
-        lora
-    }
-
-    /// VeRA's factors, which are made for the first layer, of a format and the one that they have before.
-    fn shared_factors(
-        &mut self,
-        adapter: &AdapterOptions,
-        vera: &VeraOptions,
-        (dtype, start): (Dtype, Dtype),
-    ) -> [Tensor<'t>; 2] {
-        if let Some(shared) = &self.shared {
-            return shared.clone();
-        }
-        let model = &self.configuration.model;
-        let (mut rows, mut columns) = model.largest_adapted(adapter);
-        if self.is_target(adapter, "lm_head") && self.has("lm_head") {
-            rows = rows.max(model.vocab_size);
-            columns = columns.max(model.hidden_size);
-        }
-        let shared = [[vera.rank, columns], [rows, vera.rank]].map(|dims| {
-            let dims = dims.map(|dim| dim as u32);
-            self.tape.factor(&dims, dtype, start)
-        });
-        if vera.save_projection {
-            for (part, factor) in peft::VERA_SHARED.into_iter().zip(&shared) {
-                self.record(None, "", part, factor);
-            }
-        }
-        self.shared.insert(shared).clone()
     }
 
     /// Trains and saves `tensor`, which is `part` of the module.
@@ -249,5 +162,36 @@ impl<'t> Loader<'t, '_> {
         if let Some(bias) = &mut linear.base.bias {
             self.train_copy(bias, linear.path, block, "bias");
         }
+    }
+}
+
+/// Takes the tensors of one layer's adapter.
+struct OfLayer<'l, 't, 'c> {
+    loader: &'l mut Loader<'t, 'c>,
+    module: &'static str,
+    block: Option<usize>,
+}
+
+impl<'t> Register<'t> for OfLayer<'_, 't, '_> {
+    fn train(&mut self, part: &'static str, tensor: Tensor<'t>) -> Tensor<'t> {
+        self.loader.leaf(tensor, self.module, part)
+    }
+
+    fn leave_unstepped(&mut self, tensor: Tensor<'t>) -> Tensor<'t> {
+        let leaf = self.loader.tape.leaf(tensor);
+        self.loader.unstepped.push(leaf.clone());
+        leaf
+    }
+
+    fn save(&mut self, part: &'static str, tensor: &Tensor<'t>) {
+        self.loader.record(self.block, self.module, part, tensor);
+    }
+
+    fn save_shared(&mut self, part: &'static str, tensor: &Tensor<'t>) {
+        self.loader.record(None, "", part, tensor);
+    }
+
+    fn shared(&mut self) -> &mut Option<[Tensor<'t>; 2]> {
+        &mut self.loader.shared
     }
 }

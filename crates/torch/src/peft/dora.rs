@@ -56,7 +56,7 @@ impl<'t> Lora<'t> {
     }
 
     /// The magnitudes before training: the norms of the rows (`update_layer`).
-    pub(crate) fn dora_magnitude(&self, layer: &BaseLayer<'t>, tape: &'t Tape) -> Tensor<'t> {
+    pub(super) fn dora_magnitude(&self, layer: &BaseLayer<'t>, tape: &'t Tape) -> Tensor<'t> {
         // PEFT copies a 4-bit layer before it asks for its weight, for FSDP's sake.
         let copies = match &layer.weight {
             Base::FourBit(weight) => (

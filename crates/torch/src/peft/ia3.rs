@@ -1,17 +1,32 @@
 //! IA3, as PEFT computes it (`tuners/ia3/layer.py` and `bnb.py`).
 
+use super::Adapter;
 use super::base::{Base, BaseLayer};
+use super::place::Place;
 use crate::tape::Tensor;
 
 /// IA3's factors.
-pub(crate) struct Ia3<'t> {
+pub(super) struct Ia3<'t> {
     /// One for each output, or for each input.
-    pub factors: Tensor<'t>,
-    pub scales_inputs: bool,
+    factors: Tensor<'t>,
+    scales_inputs: bool,
 }
 
 impl<'t> Ia3<'t> {
-    pub(super) fn forward(&self, layer: &BaseLayer<'t>, input: &Tensor<'t>) -> Tensor<'t> {
+    pub(super) fn new(place: &mut Place<'_, 't>) -> Self {
+        let [rows, columns] = place.dims();
+        let scales_inputs = place.model.is_feedforward(place.options, place.name);
+        let dims = if scales_inputs { [1, columns] } else { [rows, 1] };
+        let factors = place.factor(&dims);
+        Self {
+            factors: place.train(peft::IA3, factors),
+            scales_inputs,
+        }
+    }
+}
+
+impl<'t> Adapter<'t> for Ia3<'t> {
+    fn forward(&self, layer: &BaseLayer<'t>, input: &Tensor<'t>) -> Tensor<'t> {
         // `1 * ia3_l.flatten()`.
         let factors = self.factors.reshape(&[self.factors.numel() as u32]).scale();
         let is_dense = matches!(layer.weight, Base::Dense(_));

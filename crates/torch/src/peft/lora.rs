@@ -2,21 +2,67 @@
 
 use options::LoraATraining;
 
+use super::Adapter;
 use super::base::{Base, BaseLayer};
-use crate::dtype::Dtype;
-use crate::tape::{Tape, Tensor};
+use super::place::Place;
+use crate::tape::Tensor;
 
 /// LoRA's two factors.
-pub(crate) struct Lora<'t> {
-    pub a: Tensor<'t>,
-    pub b: Tensor<'t>,
+pub(super) struct Lora<'t> {
+    pub(super) a: Tensor<'t>,
+    pub(super) b: Tensor<'t>,
     /// DoRA's.
-    pub magnitude: Option<Tensor<'t>>,
-    pub dropout: bool,
+    pub(super) magnitude: Option<Tensor<'t>>,
+    pub(super) dropout: bool,
 }
 
 impl<'t> Lora<'t> {
-    pub(super) fn forward(&self, layer: &BaseLayer<'t>, input: &Tensor<'t>) -> Tensor<'t> {
+    /// The factors for a layer, whose B wants gradients, and A unless it is frozen.
+    pub(super) fn new(lora: &options::Lora, place: &mut Place<'_, 't>) -> Self {
+        let ([rows, columns], rank) = (place.dims(), place.rank());
+        let (a, b) = (place.factor(&[rank, columns]), place.factor(&[rows, rank]));
+        let mut own = Self {
+            a,
+            b,
+            magnitude: None,
+            dropout: place.options.lora_dropout > 0.0,
+        };
+        own.take_out(place.layer, lora.init_lora_weights, place.tape);
+        let a = own.a.clone();
+        own.a = match place.options.lora_fa {
+            LoraATraining::Trained => place.register.train(peft::LORA_A, a),
+            LoraATraining::Frozen => a,
+            LoraATraining::Unstepped => place.register.leave_unstepped(a),
+        };
+        own.b = place.register.train(peft::LORA_B, own.b.clone());
+        place.register.save(peft::LORA_A, &own.a);
+        place.register.save(peft::LORA_B, &own.b);
+        own
+    }
+
+    /// DoRA's, with magnitudes.
+    pub(super) fn with_magnitude(lora: &options::Lora, place: &mut Place<'_, 't>) -> Self {
+        let own = Self::new(lora, place);
+        let magnitude = own.dora_magnitude(place.layer, place.tape);
+        Self {
+            magnitude: Some(place.train(peft::MAGNITUDE, magnitude)),
+            ..own
+        }
+    }
+
+    /// `lora_B(lora_A(dropout(input))) * scaling`.
+    fn delta(&self, input: &Tensor<'t>) -> Tensor<'t> {
+        let dropped = if self.dropout { input.dropout() } else { input.clone() };
+        let inner = dropped.linear(&self.a, None);
+        drop(dropped);
+        let outer = inner.linear(&self.b, None);
+        drop(inner);
+        outer.scale()
+    }
+}
+
+impl<'t> Adapter<'t> for Lora<'t> {
+    fn forward(&self, layer: &BaseLayer<'t>, input: &Tensor<'t>) -> Tensor<'t> {
         let tape = input.tape;
         let result = layer.forward_copied(input);
         let expected = result.dtype();
@@ -47,43 +93,5 @@ impl<'t> Lora<'t> {
         let output = sum.to(expected);
         drop(sum);
         output
-    }
-
-    /// `lora_B(lora_A(dropout(input))) * scaling`.
-    fn delta(&self, input: &Tensor<'t>) -> Tensor<'t> {
-        let dropped = if self.dropout { input.dropout() } else { input.clone() };
-        let inner = dropped.linear(&self.a, None);
-        drop(dropped);
-        let outer = inner.linear(&self.b, None);
-        drop(inner);
-        outer.scale()
-    }
-}
-
-impl Tape {
-    /// The factors of `rank` for a layer, whose B wants gradients, and A unless it is frozen.
-    pub(crate) fn lora<'t>(
-        &'t self,
-        layer: &BaseLayer<'t>,
-        rank: u32,
-        dtype: Dtype,
-        lora_a: LoraATraining,
-        dropout: bool,
-    ) -> Lora<'t> {
-        let ([rows, columns], start) = (layer.dims, layer.start_dtype(dtype));
-        let (a, b) = (
-            self.factor(&[rank, columns], dtype, start),
-            self.factor(&[rows, rank], dtype, start),
-        );
-        Lora {
-            a: if lora_a == LoraATraining::Frozen {
-                a
-            } else {
-                self.leaf(a)
-            },
-            b: self.leaf(b),
-            magnitude: None,
-            dropout,
-        }
     }
 }

@@ -1,19 +1,34 @@
 //! MiSS, as PEFT computes it (`tuners/miss/layer.py`).
 
+use super::Adapter;
 use super::base::BaseLayer;
+use super::place::Place;
 use crate::tape::{Backward, Gradients, Tensor};
 
 /// MiSS's block.
-pub(crate) struct Miss<'t> {
+pub(super) struct Miss<'t> {
     /// `[rank, outputs]`, or fewer columns.
-    pub block: Tensor<'t>,
+    block: Tensor<'t>,
     /// The columns are repeated: the variant `mini`.
-    pub is_repeated: bool,
-    pub dropout: bool,
+    is_repeated: bool,
+    dropout: bool,
 }
 
 impl<'t> Miss<'t> {
-    pub(super) fn forward(&self, layer: &BaseLayer<'t>, input: &Tensor<'t>) -> Tensor<'t> {
+    pub(super) fn new(miss: &options::Miss, place: &mut Place<'_, 't>) -> Self {
+        let [rows, _] = place.dims();
+        let columns = miss.repeated().map_or(rows, |columns| columns as u32);
+        let zeros = place.factor(&[place.rank(), columns]);
+        Self {
+            block: place.train(peft::MISS, zeros),
+            is_repeated: miss.repeated().is_some(),
+            dropout: miss.miss_dropout > 0.0,
+        }
+    }
+}
+
+impl<'t> Adapter<'t> for Miss<'t> {
+    fn forward(&self, layer: &BaseLayer<'t>, input: &Tensor<'t>) -> Tensor<'t> {
         let result = layer.forward_copied(input);
         let [rank, _] = self.block.rows_and_width();
         let block = match self.is_repeated {

@@ -13,7 +13,7 @@ use crate::tape::Tape;
 
 impl<'t> Lora<'t> {
     /// Takes the factors out of the weight, which becomes another.
-    pub(crate) fn take_out(&self, layer: &mut BaseLayer<'t>, init: InitLoraWeights, tape: &'t Tape) {
+    pub(super) fn take_out(&self, layer: &mut BaseLayer<'t>, init: InitLoraWeights, tape: &'t Tape) {
         match init {
             InitLoraWeights::Default | InitLoraWeights::Gaussian => {}
             InitLoraWeights::Pissa => self.pissa(layer, tape),
@@ -76,7 +76,6 @@ impl<'t> Lora<'t> {
 #[cfg(test)]
 mod tests {
     use arch::Preset;
-    use options::LoraATraining;
     use trace::Account;
     use trace::Category;
 
@@ -116,7 +115,14 @@ mod tests {
                 bias: None,
                 dims: [rows, columns],
             };
-            let lora = tape.lora(&layer, rank, Dtype::Float32, LoraATraining::Trained, false);
+            let start = layer.start_dtype(Dtype::Float32);
+            let factor = |dims: [u32; 2]| tape.factor(&dims, Dtype::Float32, start);
+            let lora = Lora {
+                a: factor([rank, columns]),
+                b: factor([rows, rank]),
+                magnitude: None,
+                dropout: false,
+            };
             tape.cast_adapters();
             lora.take_out(&mut layer, init, &tape);
             let account = Account::of(&tape.take_trace(), 512, 0);

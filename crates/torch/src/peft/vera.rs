@@ -1,21 +1,63 @@
 //! VeRA, as PEFT computes it (`tuners/vera/layer.py`).
 
+use options::TargetModules;
+
+use super::Adapter;
 use super::base::BaseLayer;
+use super::place::Place;
 use crate::tape::Tensor;
 
 /// VeRA's vectors, and the factors that all layers share.
-pub(crate) struct Vera<'t> {
+pub(super) struct Vera<'t> {
     /// The vector of the outputs.
-    pub b: Tensor<'t>,
+    b: Tensor<'t>,
     /// The vector between the factors.
-    pub d: Tensor<'t>,
+    d: Tensor<'t>,
     /// `[rank, most inputs]` and `[most outputs, rank]`.
-    pub shared: [Tensor<'t>; 2],
-    pub dropout: bool,
+    shared: [Tensor<'t>; 2],
+    dropout: bool,
 }
 
 impl<'t> Vera<'t> {
-    pub(super) fn forward(&self, layer: &BaseLayer<'t>, input: &Tensor<'t>) -> Tensor<'t> {
+    pub(super) fn new(vera: &options::Vera, place: &mut Place<'_, 't>) -> Self {
+        let [rows, _] = place.dims();
+        let [b, d] = [rows, place.rank()].map(|len| place.factor(&[len]));
+        Self {
+            b: place.train(peft::VERA_B, b),
+            d: place.train(peft::VERA_D, d),
+            shared: shared_factors(vera, place),
+            dropout: vera.vera_dropout > 0.0,
+        }
+    }
+}
+
+/// The factors, which are made for the first layer.
+fn shared_factors<'t>(vera: &options::Vera, place: &mut Place<'_, 't>) -> [Tensor<'t>; 2] {
+    if let Some(shared) = place.register.shared() {
+        return shared.clone();
+    }
+    let (model, rank) = (place.model, place.options.rank);
+    let (mut rows, mut columns) = model.largest_adapted(place.options);
+    let head = model.family.description().module("lm_head");
+    // PEFT leaves the head out unless it is named.
+    if head.is_some()
+        && place.options.target_modules != Some(TargetModules::AllLinear)
+        && model.adapts(place.options, "lm_head")
+    {
+        rows = rows.max(model.vocab_size);
+        columns = columns.max(model.hidden_size);
+    }
+    let shared = [[rank, columns], [rows, rank]].map(|dims| place.factor(&dims.map(|dim| dim as u32)));
+    if vera.save_projection {
+        for (part, factor) in peft::VERA_SHARED.into_iter().zip(&shared) {
+            place.register.save_shared(part, factor);
+        }
+    }
+    place.register.shared().insert(shared).clone()
+}
+
+impl<'t> Adapter<'t> for Vera<'t> {
+    fn forward(&self, layer: &BaseLayer<'t>, input: &Tensor<'t>) -> Tensor<'t> {
         let result = layer.forward_copied(input);
         let expected = result.dtype();
         let [a, b] = &self.shared;

@@ -4,10 +4,10 @@ use candle_core::Device;
 use model::Source;
 use nn::with_plain_ops;
 use options::{
-    AdamwOptions, AdapterMethod, AdapterOptions, Attention, Autocast, Checkpointing, DEFAULT_BLOCK_SIZE, Data,
-    DataOptions, Device as DeviceName, Dtype, Lengths, LoraOptions, Loss, LowRankOptions, LrScheduler, Measure,
-    ModelOptions, Optimizer as OptimizerName, OptimizerOptions, Padding, QuantType, ScheduleOptions, Synthetic, Task,
-    TrainingLength, Upcast, Weights,
+    AdamwOptions, AdapterOptions, Attention, Autocast, Checkpointing, DEFAULT_BLOCK_SIZE, Data, DataOptions,
+    Device as DeviceName, Dtype, Lengths, Loss, LowRankOptions, LrScheduler, Measure, ModelOptions,
+    Optimizer as OptimizerName, OptimizerOptions, Padding, QuantType, ScheduleOptions, Synthetic, Task, TrainingLength,
+    Upcast, Weights,
 };
 
 use super::*;
@@ -30,10 +30,10 @@ fn options(dtype: Dtype, rank: usize) -> TrainOptions {
             autocast: Autocast::None,
             attn_implementation: Attention::Sdpa,
             loss: Loss::Chunked,
-            adapter: (rank > 0).then_some(AdapterOptions::new(AdapterMethod::Lora(LoraOptions {
-                dropout: 0.1,
-                ..LoraOptions::new(rank, 2.0 * rank as f64)
-            }))),
+            adapter: (rank > 0).then_some(AdapterOptions {
+                lora_dropout: 0.1,
+                ..AdapterOptions::lora(rank, 2.0 * rank as f64)
+            }),
             trainable: None,
             offloaded_blocks: None,
             offloads_embeddings: false,

@@ -3,7 +3,8 @@
 use arch::Preset;
 use arch::check::check_modules;
 use options::{
-    Adapter, AdapterMethod, AdapterOptions, Bias, Dtype, InitLoraWeights, NamePattern, Patterns, Stack, TargetModules,
+    Adapter, AdapterMethod, AdapterOptions, Bias, Dtype, InitLoraWeights, LnTuning, NamePattern, Patterns, Stack,
+    TargetModules,
 };
 
 use crate::Cell;
@@ -146,7 +147,7 @@ fn tuned_norms_are_those_of_peft() {
     let none = tuned("phi-3-mini");
     assert!(none.contains("PEFT has no norms of its own for phi3"), "{none}");
     let config = Preset::named("tiny").unwrap().config();
-    let adapter = AdapterOptions::new(AdapterMethod::LnTuning);
+    let adapter = AdapterOptions::new(AdapterMethod::LnTuning(LnTuning {}));
     let norms = config.modules().filter(|(name, _)| config.tunes_norm(&adapter, name));
     assert_eq!(norms.count(), 2 * config.num_hidden_layers + 1);
     assert!(!config.tunes_norm(&AdapterOptions::lora(1, 1.0), "model.norm"));

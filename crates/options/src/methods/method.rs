@@ -1,0 +1,143 @@
+//! What the options of any method say.
+
+use std::fmt::Debug;
+
+use super::lora::Bias;
+use crate::{AdapterOptions, Invalid, ModelOptions, Patterns, Stack};
+
+/// The options of a method.
+pub trait Method: Debug {
+    /// The tensors of the adapter of one linear layer.
+    fn tensors(&self, layer: &Layer<'_>) -> Vec<Tensor> {
+        let _ = layer;
+        Vec::new()
+    }
+
+    /// The shorter side of the largest matrix that is trained, of adapters of this rank.
+    fn shorter_side(&self, rank: usize) -> usize {
+        let _ = rank;
+        1
+    }
+
+    /// Other ranks of some modules.
+    fn rank_pattern(&self) -> Option<&Patterns<usize>> {
+        None
+    }
+
+    /// Another alpha of some modules.
+    fn alpha_pattern(&self) -> Option<&Patterns<f64>> {
+        None
+    }
+
+    /// Probability of dropout on the adapters' inputs, where it is one of these options.
+    fn dropout(&self) -> f64 {
+        0.0
+    }
+
+    /// The biases that are trained beside the adapters.
+    fn bias(&self) -> Bias {
+        Bias::None
+    }
+
+    /// The learning rate of trained vectors over the step's.
+    fn lr_ratio(&self) -> f64 {
+        1.0
+    }
+
+    /// Virtual tokens before each sequence.
+    fn virtual_tokens(&self) -> usize {
+        0
+    }
+
+    /// The layers that one of these options names, with its key.
+    fn named_layers(&self) -> Option<(&'static str, &[String])> {
+        None
+    }
+
+    /// Checks that the adapter suits a layer.
+    ///
+    /// # Errors
+    /// What does not, with its key.
+    fn check_layer(&self, layer: &Layer<'_>) -> Result<(), String> {
+        let _ = layer;
+        Ok(())
+    }
+
+    /// Adds the values that are out of their range or contradict another of these options.
+    fn check_values(&self, found: &mut Vec<Invalid>) {
+        let _ = found;
+    }
+
+    /// Adds what does not go with the rest of a cell.
+    fn check(&self, context: &Context<'_>, found: &mut Vec<Invalid>) {
+        let _ = (context, found);
+    }
+}
+
+/// A tensor of a layer's adapter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tensor {
+    /// What follows the module's name in a file.
+    pub name: &'static str,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// True unless it is frozen.
+    pub is_trained: bool,
+}
+
+impl Tensor {
+    /// A tensor that is trained.
+    pub(super) fn new<const D: usize>(name: &'static str, shape: [usize; D]) -> Self {
+        Self {
+            name,
+            shape: shape.to_vec(),
+            is_trained: true,
+        }
+    }
+
+    /// Its elements.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// A linear layer that gets an adapter.
+#[derive(Debug, Clone, Copy)]
+pub struct Layer<'a> {
+    /// The adapters.
+    pub adapter: &'a AdapterOptions,
+    /// The layer's name in full.
+    pub name: &'a str,
+    /// Outputs.
+    pub rows: usize,
+    /// Inputs.
+    pub columns: usize,
+    /// True if the inputs are scaled by IA3, and not the outputs.
+    pub is_feedforward: bool,
+}
+
+impl Layer<'_> {
+    /// The rank of its adapter.
+    pub fn rank(&self) -> usize {
+        self.adapter.rank_of(self.name)
+    }
+}
+
+/// What a method's checks see of a cell.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// The adapters.
+    pub adapter: &'a AdapterOptions,
+    /// The model.
+    pub model: &'a ModelOptions,
+    /// The stack.
+    pub stack: Stack,
+    /// True if our trainer computes on a GPU.
+    pub is_on_gpu: bool,
+    /// True if samples share a row.
+    pub is_packed: bool,
+    /// True if a block recomputes its forward pass.
+    pub has_checkpoints: bool,
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+}
