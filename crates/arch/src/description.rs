@@ -59,6 +59,8 @@ pub struct Description {
     pub keys: &'static [&'static str],
     /// Keys with the one value that is known here.
     pub fixed: &'static [(&'static str, Fixed)],
+    /// The activation that old files name, for which transformers takes the default: `GemmaConfig.__post_init__`.
+    pub old_activation: Option<&'static str>,
     /// The values of keys that a file leaves out: those of transformers' configuration class.
     pub defaults: Defaults,
 }

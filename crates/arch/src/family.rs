@@ -39,6 +39,8 @@ families! {
     Qwen3 => qwen3,
     /// Phi 3 and 4: Abdin et al. 2024, arXiv:2404.14219.
     Phi3 => phi3,
+    /// Gemma Team 2024, arXiv:2403.08295.
+    Gemma => gemma,
     /// Gemma Team 2024, arXiv:2408.00118.
     Gemma2 => gemma2,
     /// The language model: Gemma Team 2025, arXiv:2503.19786.

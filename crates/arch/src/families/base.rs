@@ -49,6 +49,7 @@ pub(super) const DECODER: Description = Description {
     key_names: &[],
     keys: &[],
     fixed: &[("attention_dropout", Fixed::Zero)],
+    old_activation: None,
     defaults: Defaults {
         vocab_size: 32_000,
         hidden_size: 4096,

@@ -3,6 +3,7 @@
 mod base;
 pub(super) mod bert;
 pub(super) mod distilbert;
+pub(super) mod gemma;
 pub(super) mod gemma2;
 pub(super) mod gemma3;
 pub(super) mod llama;
