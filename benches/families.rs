@@ -42,7 +42,7 @@ fn main() -> anyhow::Result<()> {
 
 fn run(rounds: usize, arguments: &[String]) -> anyhow::Result<()> {
     let steps = WARM_UP + rounds;
-    let decoders = || check::TRAINED.into_iter().filter(|family| !family.is_encoder());
+    let decoders = || check::trained_families().filter(|family| !family.is_encoder());
     let is_given = |family: &Family| arguments.iter().any(|argument| argument == family.name());
     let is_any_given = decoders().any(|family| is_given(&family));
     let mut runners = Vec::new();

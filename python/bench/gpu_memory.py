@@ -255,6 +255,7 @@ def import_all(device):
     try:
         import accelerate, peft, peft.optimizers, safetensors.torch, transformers
         import transformers.models.bert.modeling_bert, transformers.models.distilbert.modeling_distilbert
+        import transformers.models.gemma.modeling_gemma
         import transformers.models.gemma2.modeling_gemma2, transformers.models.gemma3.modeling_gemma3
         import transformers.models.llama.modeling_llama, transformers.models.mistral.modeling_mistral
         import transformers.models.phi3.modeling_phi3, transformers.models.qwen2.modeling_qwen2

@@ -1,9 +1,9 @@
-"""Golden numbers of Gemma 2 and 3: `golden_gemma.json`, checkpoints and their adapters. Called by make.py."""
+"""Golden numbers of Gemma 1, 2 and 3: `golden_gemma.json`, checkpoints and their adapters. Called by make.py."""
 import bitsandbytes
 import peft
 import torch
 import transformers
-from transformers import Gemma2Config, Gemma3TextConfig
+from transformers import Gemma2Config, Gemma3TextConfig, GemmaConfig
 
 import family
 from decoders import Decoders
@@ -14,6 +14,20 @@ class Gemma(Decoders):
         """Norms multiply by 1 more than their weight."""
         value = super().start_value(name, shape, generator)
         return (value - 1).bfloat16().float() if len(shape) == 1 else value
+
+
+class Gemma1(Gemma):
+    models = {
+        # one head of keys and values for three of queries, heads wider than hidden size / heads
+        "tiny_gemma": dict(
+            config=GemmaConfig(
+                hidden_size=44, intermediate_size=54, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1,
+                head_dim=18, vocab_size=67, max_position_embeddings=64,
+                rope_parameters=dict(rope_type="default", rope_theta=10000.0), bos_token_id=1, eos_token_id=2, pad_token_id=0,
+            ),
+            dtype=torch.bfloat16, shards="1GB", rank=4, alpha=8,
+        ),
+    }
 
 
 class Gemma2(Gemma):
@@ -52,4 +66,5 @@ class Gemma3(Gemma):
 
 
 def write(folder):
-    family.write(folder / "golden_gemma.json", [Gemma2(folder), Gemma3(folder)], [torch, transformers, peft, bitsandbytes])
+    families = [Gemma1(folder), Gemma2(folder), Gemma3(folder)]
+    family.write(folder / "golden_gemma.json", families, [torch, transformers, peft, bitsandbytes])

@@ -147,7 +147,7 @@ def prompt_tuning():
 
 def prefix_tuning():
     """Virtual tokens in the cache, which checkpointed blocks have none of."""
-    for model in [*MODELS, "smollm2-1.7b"]:
+    for model in [*MODELS, "smollm2-1.7b", "gemma-2b"]:
         for tokens in [20, 200]:
             case = dict(model=model, adapter="prefix_tuning", virtual_tokens=tokens)
             for shape in each_shape(case):

@@ -117,6 +117,26 @@ fn unsafe_code_is_in_kernels_and_memory() {
 }
 
 #[test]
+fn no_code_names_a_family() {
+    let variant = |path: &Vec<String>| {
+        let name = path.iter().skip_while(|name| *name != "Family").nth(1)?;
+        let is_variant = name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase);
+        is_variant.then(|| path.join("::"))
+    };
+    let breaches = Workspace::read().crates.into_values().flat_map(|member| {
+        let src = member.folder.join("src");
+        let sources = Graph::read(&src).sources.into_values();
+        let named = sources.flat_map(|source| {
+            let file = src.join(&source.file).display().to_string();
+            let paths = source.paths.iter().filter_map(variant);
+            paths.map(|path| format!("{file}: {path}")).collect::<Vec<_>>()
+        });
+        named.collect::<Vec<_>>()
+    });
+    hold("what holds for one family stands in its description", breaches);
+}
+
+#[test]
 fn every_crate_is_on_the_map_above_those_that_it_needs() {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let (_, map) = text.split_once("\n## Map\n").expect("a section `Map`");

@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::common::training;
 use crate::fixtures::{assert_relative, bits, fixture, json};
 
-pub const DECODERS: [&str; 9] = [
+pub const DECODERS: [&str; 10] = [
     "tiny_llama",
     "tiny_llama3",
     "tiny_mistral",
@@ -25,6 +25,7 @@ pub const DECODERS: [&str; 9] = [
     "tiny_qwen2_window",
     "tiny_qwen3",
     "tiny_phi3",
+    "tiny_gemma",
     "tiny_gemma2",
     "tiny_gemma3",
 ];

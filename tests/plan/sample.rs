@@ -31,7 +31,7 @@ impl Sample {
                 // PEFT chooses no norms of it.
                 cell.insert("adapter".into(), json!("lora"));
             }
-            let sees_all = ["tiny", "tiny_qwen2", "tiny_qwen3"]
+            let sees_all = ["tiny", "tiny_qwen2", "tiny_qwen3", "tiny_gemma"]
                 .into_iter()
                 .any(|name| model.ends_with(name));
             if !sees_all && cell.get("adapter").is_some_and(|adapter| adapter == "prefix_tuning") {

@@ -13,27 +13,13 @@ use super::rope::RopeScaling;
 
 pub use trained::check as check_modules;
 
-/// The families that our trainer computes, in the order of their lines in `model::families`.
-pub const TRAINED: [Family; 9] = [
-    Family::Llama,
-    Family::Mistral,
-    Family::Qwen2,
-    Family::Qwen3,
-    Family::Phi3,
-    Family::Gemma2,
-    Family::Gemma3,
-    Family::DistilBert,
-    Family::Bert,
-];
-
 /// Checks that `stack` computes all features of a model.
 ///
 /// # Errors
 /// Names the feature that the stack does not compute.
 pub fn check(config: &ModelConfig, stack: Stack) -> Result<(), Unsupported> {
     check_activation(config)?;
-    // transformers' code for the other families rotates whole heads.
-    if config.rope.partial_factor != 1.0 && config.family != Family::Phi3 {
+    if config.rope.partial_factor != 1.0 && !config.family.description().rotates_shares {
         return Err(Unsupported::PartialRotary);
     }
     // A way to scale rotary frequencies changes no size, so PyTorch's stack is planned with any. A checkpoint that is
@@ -61,18 +47,24 @@ pub fn presets(stack: Stack) -> impl Iterator<Item = Preset> {
 
 /// The linear layers that can have an adapter, in models that `stack` computes for `task`.
 pub fn target_modules(stack: Stack, task: Task) -> Vec<&'static str> {
-    let is_computed = |family: &Family| stack == Stack::Torch || TRAINED.contains(family);
+    let is_computed = |family: &Family| stack == Stack::Torch || family.description().built_as.is_some();
     let families = Family::ALL.iter().copied().filter(is_computed);
     family::target_modules(families.filter(|family| family.description().task == task))
 }
 
+/// The families that our trainer computes.
+pub fn trained_families() -> impl Iterator<Item = Family> {
+    let families = Family::ALL.iter().copied();
+    families.filter(|family| family.description().built_as.is_some())
+}
+
 /// The names of the families that our trainer computes.
 pub fn trained() -> Vec<&'static str> {
-    TRAINED.iter().map(|family| family.name()).collect()
+    trained_families().map(Family::name).collect()
 }
 
 fn check_trained(config: &ModelConfig) -> Result<(), Unsupported> {
-    if !TRAINED.contains(&config.family) {
+    if config.family.description().built_as.is_none() {
         return Err(Unsupported::Family {
             model: config.family.name(),
             trained: trained(),

@@ -4,6 +4,7 @@ use options::Task;
 
 use super::ia3::Ia3Modules;
 use super::module::{Module, Size};
+use super::releases::Releases;
 
 /// The facts of one family.
 #[derive(Debug, Clone, Copy)]
@@ -24,16 +25,42 @@ pub struct Description {
     pub block: &'static [Module],
     /// The modules after the blocks, in the order of a forward pass.
     pub head: &'static [Module],
-    /// PEFT's choice of layers for IA3, if it has one.
-    pub ia3: Option<Ia3Modules>,
     /// The leaf modules without weights.
     pub weightless_leaves: WeightlessLeaves,
+    /// PEFT's choice of layers for IA3, if it has one.
+    pub ia3: Option<Ia3Modules>,
+    /// PEFT's choice of norms for LayerNorm tuning (`TRANSFORMERS_MODELS_TO_LNTUNING_TARGET_MODULES_MAPPING`), by the
+    /// ends of their names, if it has one.
+    pub tuned_norms: Option<&'static [&'static str]>,
+    /// What our trainer builds its models as; `None` if it does not train them.
+    pub built_as: Option<Build>,
+    /// Of each head the share is rotated that the file gives as `partial_rotary_factor`: `rotary_dim` in
+    /// `apply_rotary_pos_emb` of `modeling_phi3.py`. Other families rotate whole heads.
+    pub rotates_shares: bool,
+    /// The norms of queries and keys come when all three are projected and lie by heads: `Gemma3Attention.forward`. In
+    /// other families each norm comes right behind its projection: `Qwen3Attention.forward`.
+    pub norms_by_heads: bool,
+    /// A cache that the model was given is among its outputs, whether caching is on or not: `past_key_values` at the
+    /// end of `LlamaModel.forward`. Other families have `past_key_values if use_cache else None` there, as
+    /// `MistralModel.forward`.
+    pub returns_cache: bool,
+    /// A mask is made for layers without a window, whether there are any or not: `causal_mask_mapping` in
+    /// `Qwen2Model.forward`. Other families make one mask: `mask_function` in `MistralModel.forward`.
+    pub both_masks: bool,
+    /// The dense layers that lead back to the residual stream are in modules of their own, with dropout and the norm
+    /// behind: `BertSelfOutput` and `BertOutput`. In other encoders the block itself adds and normalises, and
+    /// attention's output has no dropout: DistilBERT's `TransformerBlock`.
+    pub has_output_modules: bool,
+    /// What older releases of transformers do with its models, if that has been studied.
+    pub releases: Option<Releases>,
     /// Keys of `config.json` that the family calls differently, with its names.
     pub key_names: &'static [(&'static str, &'static str)],
     /// The keys that this family reads, of those that not every family reads.
     pub keys: &'static [&'static str],
     /// Keys with the one value that is known here.
     pub fixed: &'static [(&'static str, Fixed)],
+    /// The activation that old files name, for which transformers takes the default: `GemmaConfig.__post_init__`.
+    pub old_activation: Option<&'static str>,
     /// The values of keys that a file leaves out: those of transformers' configuration class.
     pub defaults: Defaults,
 }
@@ -44,6 +71,17 @@ impl Description {
         let mut modules = self.embeddings.iter().chain(self.block).chain(self.head);
         modules.find(|module| module.path == path)
     }
+}
+
+/// A way in which our trainer builds a model from its description.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Build {
+    /// A decoder: norms, and projections with one input, fused or not.
+    Decoder,
+    /// An encoder with a ReLU in its classifier, and without dropout on attention's output.
+    DistilBert,
+    /// An encoder with a hyperbolic tangent in its classifier, and dropout on attention's output.
+    Bert,
 }
 
 /// Leaf modules without weights, by the width of their outputs: dropout layers and activations. Those that return no
@@ -114,54 +152,3 @@ pub(super) enum Windows {
     /// Those that `layer_types` names; without it all but each so many-th, or `sliding_window_pattern`-th.
     AllBut(usize),
 }
-
-/// Llama's defaults, from which the other decoders' differ in some.
-pub(super) const DECODER: Defaults = Defaults {
-    vocab_size: 32_000,
-    hidden_size: 4096,
-    intermediate_size: 11_008,
-    num_hidden_layers: 32,
-    num_attention_heads: 32,
-    num_key_value_heads: None,
-    head_dim: None,
-    max_position_embeddings: 2048,
-    type_vocab_size: 0,
-    activation: "silu",
-    norm_eps: 1e-6,
-    rope_theta: 10_000.0,
-    local_rope_theta: None,
-    query_pre_attn_scalar: None,
-    attention_softcap: None,
-    logit_softcap: None,
-    tie_word_embeddings: false,
-    sliding_window: None,
-    windows: Windows::Never,
-    hidden_dropout: 0.0,
-    attention_dropout: 0.0,
-    classifier_dropout: None,
-    pad_token_id: None,
-};
-
-/// BERT's defaults, from which the other encoders' differ in some.
-pub(super) const ENCODER: Defaults = Defaults {
-    vocab_size: 30_522,
-    hidden_size: 768,
-    intermediate_size: 3072,
-    num_hidden_layers: 12,
-    num_attention_heads: 12,
-    max_position_embeddings: 512,
-    type_vocab_size: 2,
-    activation: "gelu",
-    norm_eps: 1e-12,
-    hidden_dropout: 0.1,
-    attention_dropout: 0.1,
-    pad_token_id: Some(0),
-    ..DECODER
-};
-
-/// A decoder's: the feed-forward layer's activation.
-pub(super) const DECODER_LEAVES: WeightlessLeaves = WeightlessLeaves {
-    embeddings: &[],
-    block: &[Size::Intermediate],
-    head: &[],
-};

@@ -3,7 +3,7 @@
 use options::Task;
 
 use super::description::Description;
-use super::families::{bert, distilbert, gemma2, gemma3, llama, mistral, phi3, qwen2, qwen3};
+use super::families;
 use super::module::Kind;
 
 macro_rules! families {
@@ -21,7 +21,7 @@ macro_rules! families {
             /// The facts of the family.
             pub const fn description(self) -> &'static Description {
                 match self {
-                    $(Self::$name => &$module::FAMILY,)+
+                    $(Self::$name => &families::$module::FAMILY,)+
                 }
             }
         }
@@ -39,6 +39,8 @@ families! {
     Qwen3 => qwen3,
     /// Phi 3 and 4: Abdin et al. 2024, arXiv:2404.14219.
     Phi3 => phi3,
+    /// Gemma Team 2024, arXiv:2403.08295.
+    Gemma => gemma,
     /// Gemma Team 2024, arXiv:2408.00118.
     Gemma2 => gemma2,
     /// The language model: Gemma Team 2025, arXiv:2503.19786.
@@ -86,4 +88,21 @@ pub fn target_modules(families: impl IntoIterator<Item = Family>) -> Vec<&'stati
         }
     }
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// A description that begins with another's could have kept its names.
+    #[test]
+    fn each_family_has_names_of_its_own() {
+        let descriptions = || Family::ALL.iter().map(|family| family.description());
+        let types: BTreeSet<_> = descriptions().map(|description| description.model_type).collect();
+        let classes: BTreeSet<_> = descriptions().map(|description| description.class).collect();
+        assert_eq!((types.len(), classes.len()), (Family::ALL.len(), Family::ALL.len()));
+        assert!(!types.contains("") && !classes.contains(""));
+    }
 }

@@ -54,6 +54,8 @@ presets! {
     "qwen3-32b",
     "phi-3-mini",
     "phi-4-mini",
+    "gemma-2b",
+    "gemma-7b",
     "gemma-2-2b",
     "gemma-2-9b",
     "gemma-3-270m",
@@ -65,7 +67,11 @@ presets! {
 }
 
 /// Names on the Hugging Face Hub of tuned models that have the shape of another.
-const TUNED: [(&str, &str); 8] = [
+const TUNED: [(&str, &str); 12] = [
+    ("gemma-2b-it", "gemma-2b"),
+    ("gemma-7b-it", "gemma-7b"),
+    ("gemma-1.1-2b-it", "gemma-2b"),
+    ("gemma-1.1-7b-it", "gemma-7b"),
     ("gemma-2-2b-it", "gemma-2-2b"),
     ("gemma-2-9b-it", "gemma-2-9b"),
     ("gemma-3-270m-it", "gemma-3-270m"),
@@ -156,6 +162,8 @@ mod tests {
             ("qwen3-32b", 32_762_123_264),
             ("phi-3-mini", 3_821_079_552),
             ("phi-4-mini", 3_836_021_760),
+            ("gemma-2b", 2_506_172_416),
+            ("gemma-7b", 8_537_680_896),
             ("gemma-2-2b", 2_614_341_888),
             ("gemma-2-9b", 9_241_705_984),
             ("gemma-3-270m", 268_098_176),

@@ -158,6 +158,8 @@ fn common(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
     let heads = keys.size("num_attention_heads", defaults.num_attention_heads)?;
     let vocab_size = keys.size("vocab_size", defaults.vocab_size)?;
     let pad_token_id = pad_token(keys)?;
+    let activation = keys.text("hidden_act")?;
+    let activation = activation.filter(|name| Some(name.as_str()) != keys.family.old_activation);
     Ok(ModelConfig {
         family,
         vocab_size,
@@ -169,7 +171,7 @@ fn common(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
         head_dim: 0,
         max_position_embeddings: keys.size("max_position_embeddings", defaults.max_position_embeddings)?,
         type_vocab_size: 0,
-        activation: keys.text("hidden_act")?.unwrap_or_else(|| defaults.activation.into()),
+        activation: activation.unwrap_or_else(|| defaults.activation.into()),
         norm_eps: defaults.norm_eps,
         rope: Rope::default(),
         local_rope: None,

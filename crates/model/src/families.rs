@@ -1,6 +1,6 @@
-//! The families that are trained here, one line each.
+//! Models of any family that is trained here.
 
-use arch::{Family, ModelConfig};
+use arch::{Build, ModelConfig};
 use candle_core::Device;
 use nn::{param::Param, tensor::Tensor, virtual_tokens::VirtualTokens};
 use options::{AdapterMethod, ModelOptions};
@@ -20,26 +20,12 @@ pub enum Model {
     Encoder(Box<Encoder>),
 }
 
-/// Builds a model of one family.
-type Build = fn(&mut Loader, &ModelConfig) -> Result<Model, LoadError>;
-
-/// Each family with the function that builds its models.
-const BUILT: &[(Family, Build)] = &[
-    (Family::Llama, |loader, config| loader.decoder(config)),
-    (Family::Mistral, |loader, config| loader.decoder(config)),
-    (Family::Qwen2, |loader, config| loader.decoder(config)),
-    (Family::Qwen3, |loader, config| loader.decoder(config)),
-    (Family::Phi3, |loader, config| loader.decoder(config)),
-    (Family::Gemma2, |loader, config| loader.decoder(config)),
-    (Family::Gemma3, |loader, config| loader.decoder(config)),
-    (Family::DistilBert, |loader, config| loader.distilbert(config)),
-    (Family::Bert, |loader, config| loader.bert(config)),
-];
-
 /// Builds the model that `config` describes.
 pub(super) fn build(loader: &mut Loader, config: &ModelConfig) -> Result<Model, LoadError> {
-    match BUILT.iter().find(|(family, _)| *family == config.family) {
-        Some((_, build)) => build(loader, config),
+    match config.family.description().built_as {
+        Some(Build::Decoder) => loader.decoder(config),
+        Some(Build::DistilBert) => loader.distilbert(config),
+        Some(Build::Bert) => loader.bert(config),
         None => Err(LoadError::Family(config.family.name())),
     }
 }
@@ -108,18 +94,5 @@ impl Model {
     /// The device that holds the weights.
     pub fn device(&self) -> &Device {
         with_chain!(self, chain => chain.device())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use arch::check::TRAINED;
-
-    use super::*;
-
-    #[test]
-    fn the_families_that_are_built_are_those_that_pass_the_checks() {
-        let built: Vec<Family> = BUILT.iter().map(|(family, _)| *family).collect();
-        assert_eq!(built, TRAINED);
     }
 }

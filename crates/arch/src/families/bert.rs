@@ -1,8 +1,7 @@
 //! BERT with a classifier: transformers' `BertForSequenceClassification`.
 
-use options::Task;
-
-use crate::description::{Description, ENCODER, Fixed, WeightlessLeaves};
+use super::base::ENCODER;
+use crate::description::{Build, Description, Fixed, WeightlessLeaves};
 use crate::ia3::Ia3Modules;
 use crate::module::Bias::Always;
 use crate::module::Size::{Hidden, Intermediate, Labels, Positions, TokenTypes, Vocabulary};
@@ -11,7 +10,6 @@ use crate::module::{classifier, embedding, layer_norm, linear, padded_embedding}
 pub(crate) const FAMILY: Description = Description {
     model_type: "bert",
     class: "Bert",
-    task: Task::SequenceClassification,
     prefix: "bert.",
     blocks: "bert.encoder.layer",
     embeddings: &[
@@ -34,17 +32,18 @@ pub(crate) const FAMILY: Description = Description {
         linear("bert.pooler.dense", &[Hidden, Hidden], Always),
         classifier("classifier", &[Labels, Hidden]),
     ],
-    ia3: Some(Ia3Modules {
-        targets: &["key", "value", "output.dense"],
-        feedforward: &["output.dense"],
-    }),
     weightless_leaves: WeightlessLeaves {
         // Dropout; dropout, GELU and dropout; tanh and dropout.
         embeddings: &[Hidden],
         block: &[Hidden, Intermediate, Hidden],
         head: &[Hidden, Hidden],
     },
-    key_names: &[],
+    ia3: Some(Ia3Modules {
+        targets: &["key", "value", "output.dense"],
+        feedforward: &["output.dense"],
+    }),
+    built_as: Some(Build::Bert),
+    has_output_modules: true,
     keys: &["layer_norm_eps", "type_vocab_size"],
     fixed: &[
         ("is_decoder", Fixed::False),
@@ -52,5 +51,5 @@ pub(crate) const FAMILY: Description = Description {
         ("position_embedding_type", Fixed::Word("absolute")),
         ("problem_type", Fixed::Word("single_label_classification")),
     ],
-    defaults: ENCODER,
+    ..ENCODER
 };

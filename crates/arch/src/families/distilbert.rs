@@ -1,8 +1,7 @@
 //! DistilBERT with a classifier: transformers' `DistilBertForSequenceClassification`.
 
-use options::Task;
-
-use crate::description::{Defaults, Description, ENCODER, Fixed, WeightlessLeaves};
+use super::base::ENCODER;
+use crate::description::{Build, Defaults, Description, Fixed, WeightlessLeaves};
 use crate::module::Bias::Always;
 use crate::module::Size::{Hidden, Intermediate, Labels, Positions, Vocabulary};
 use crate::module::{classifier, embedding, layer_norm, linear, padded_embedding};
@@ -10,7 +9,6 @@ use crate::module::{classifier, embedding, layer_norm, linear, padded_embedding}
 pub(crate) const FAMILY: Description = Description {
     model_type: "distilbert",
     class: "DistilBert",
-    task: Task::SequenceClassification,
     prefix: "distilbert.",
     blocks: "distilbert.transformer.layer",
     embeddings: &[
@@ -32,13 +30,13 @@ pub(crate) const FAMILY: Description = Description {
         classifier("pre_classifier", &[Hidden, Hidden]),
         classifier("classifier", &[Labels, Hidden]),
     ],
-    ia3: None,
     weightless_leaves: WeightlessLeaves {
         // Dropout; GELU and dropout; dropout. The head's ReLU is made in the forward pass, where no hook is.
         embeddings: &[Hidden],
         block: &[Intermediate, Hidden],
         head: &[Hidden],
     },
+    built_as: Some(Build::DistilBert),
     key_names: &[
         ("hidden_size", "dim"),
         ("intermediate_size", "hidden_dim"),
@@ -49,7 +47,6 @@ pub(crate) const FAMILY: Description = Description {
         ("attention_probs_dropout_prob", "attention_dropout"),
         ("classifier_dropout", "seq_classif_dropout"),
     ],
-    keys: &[],
     fixed: &[
         ("sinusoidal_pos_embds", Fixed::False),
         ("problem_type", Fixed::Word("single_label_classification")),
@@ -58,6 +55,7 @@ pub(crate) const FAMILY: Description = Description {
         num_hidden_layers: 6,
         type_vocab_size: 0,
         classifier_dropout: Some(0.2),
-        ..ENCODER
+        ..ENCODER.defaults
     },
+    ..ENCODER
 };

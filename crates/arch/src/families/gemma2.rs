@@ -1,9 +1,8 @@
 //! Gemma 2: transformers' `Gemma2ForCausalLM`. Outputs of layers have norms, scores and logits soft caps, and every
 //! second block a sliding window.
 
-use options::Task;
-
-use crate::description::{DECODER, DECODER_LEAVES, Defaults, Description, Fixed, Windows};
+use super::base::DECODER;
+use crate::description::{Defaults, Description, Fixed, Windows};
 use crate::ia3::QUERIES_AND_VALUES;
 use crate::module::Bias::{Attention, Never};
 use crate::module::Size::{Hidden, Intermediate, Keys, Queries, Vocabulary};
@@ -12,9 +11,6 @@ use crate::module::{centered_norm, linear, scaled_embedding, token_head};
 pub(crate) const FAMILY: Description = Description {
     model_type: "gemma2",
     class: "Gemma2",
-    task: Task::CausalLm,
-    prefix: "",
-    blocks: "model.layers",
     embeddings: &[scaled_embedding("model.embed_tokens", &[Vocabulary, Hidden])],
     block: &[
         centered_norm("input_layernorm", &[Hidden]),
@@ -34,7 +30,15 @@ pub(crate) const FAMILY: Description = Description {
         token_head("lm_head", &[Vocabulary, Hidden]),
     ],
     ia3: QUERIES_AND_VALUES,
-    weightless_leaves: DECODER_LEAVES,
+    tuned_norms: Some(&[
+        "input_layernorm",
+        "post_attention_layernorm",
+        "pre_feedforward_layernorm",
+        "post_feedforward_layernorm",
+        "norm",
+    ]),
+    returns_cache: true,
+    both_masks: true,
     key_names: &[("hidden_act", "hidden_activation")],
     keys: &[
         "attention_bias",
@@ -65,6 +69,7 @@ pub(crate) const FAMILY: Description = Description {
         windows: Windows::AllBut(2),
         pad_token_id: Some(0),
         tie_word_embeddings: true,
-        ..DECODER
+        ..DECODER.defaults
     },
+    ..DECODER
 };

@@ -1,19 +1,15 @@
 //! Phi 3 and 4: transformers' `Phi3ForCausalLM`. Linear layers with the same input are one.
 
-use options::Task;
-
-use crate::description::{DECODER, DECODER_LEAVES, Defaults, Description, Fixed, WeightlessLeaves, Windows};
+use super::base::DECODER;
+use crate::description::{Defaults, Description, Fixed, WeightlessLeaves, Windows};
 use crate::module::Bias::Never;
-use crate::module::Size::{GateAndUp, Hidden, Intermediate, Queries, QueriesKeysValues, Vocabulary};
-use crate::module::{embedding, linear, rms_norm, token_head};
+use crate::module::Size::{GateAndUp, Hidden, Intermediate, Queries, QueriesKeysValues};
+use crate::module::{linear, rms_norm};
+use crate::releases::Releases;
 
 pub(crate) const FAMILY: Description = Description {
     model_type: "phi3",
     class: "Phi3",
-    task: Task::CausalLm,
-    prefix: "",
-    blocks: "model.layers",
-    embeddings: &[embedding("model.embed_tokens", &[Vocabulary, Hidden])],
     block: &[
         rms_norm("input_layernorm", &[Hidden]),
         linear("self_attn.qkv_proj", &[QueriesKeysValues, Hidden], Never),
@@ -22,17 +18,13 @@ pub(crate) const FAMILY: Description = Description {
         linear("mlp.gate_up_proj", &[GateAndUp, Hidden], Never),
         linear("mlp.down_proj", &[Hidden, Intermediate], Never),
     ],
-    head: &[
-        rms_norm("model.norm", &[Hidden]),
-        token_head("lm_head", &[Vocabulary, Hidden]),
-    ],
-    ia3: None,
     weightless_leaves: WeightlessLeaves {
         // Dropout of attention's output and of the feed-forward layer's, and its activation.
         block: &[Hidden, Hidden, Intermediate],
-        ..DECODER_LEAVES
+        ..DECODER.weightless_leaves
     },
-    key_names: &[],
+    rotates_shares: true,
+    releases: Some(Releases::SINCE_4_48),
     keys: &["sliding_window"],
     fixed: &[
         ("attention_dropout", Fixed::Zero),
@@ -47,6 +39,7 @@ pub(crate) const FAMILY: Description = Description {
         norm_eps: 1e-5,
         windows: Windows::All,
         pad_token_id: Some(32_000),
-        ..DECODER
+        ..DECODER.defaults
     },
+    ..DECODER
 };

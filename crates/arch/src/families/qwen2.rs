@@ -1,20 +1,16 @@
 //! Qwen 2 and 2.5: transformers' `Qwen2ForCausalLM`. Queries, keys and values have biases.
 
-use options::Task;
-
-use crate::description::{DECODER, DECODER_LEAVES, Defaults, Description, Fixed, Windows};
+use super::base::DECODER;
+use crate::description::{Defaults, Description, Windows};
 use crate::ia3::QUERIES_AND_VALUES;
 use crate::module::Bias::{Always, Never};
-use crate::module::Size::{Hidden, Intermediate, Keys, Queries, Vocabulary};
-use crate::module::{embedding, linear, rms_norm, token_head};
+use crate::module::Size::{Hidden, Intermediate, Keys, Queries};
+use crate::module::{linear, rms_norm};
+use crate::releases::Releases;
 
 pub(crate) const FAMILY: Description = Description {
     model_type: "qwen2",
     class: "Qwen2",
-    task: Task::CausalLm,
-    prefix: "",
-    blocks: "model.layers",
-    embeddings: &[embedding("model.embed_tokens", &[Vocabulary, Hidden])],
     block: &[
         rms_norm("input_layernorm", &[Hidden]),
         linear("self_attn.q_proj", &[Queries, Hidden], Always),
@@ -26,20 +22,22 @@ pub(crate) const FAMILY: Description = Description {
         linear("mlp.up_proj", &[Intermediate, Hidden], Never),
         linear("mlp.down_proj", &[Hidden, Intermediate], Never),
     ],
-    head: &[
-        rms_norm("model.norm", &[Hidden]),
-        token_head("lm_head", &[Vocabulary, Hidden]),
-    ],
     ia3: QUERIES_AND_VALUES,
-    weightless_leaves: DECODER_LEAVES,
-    key_names: &[],
+    tuned_norms: Some(&["post_attention_layernorm"]),
+    both_masks: true,
+    releases: Some(Releases {
+        oldest: 37,
+        own_angles_until: 45,
+        kept_angles_until: 45,
+        taken_out_angles_until: 45,
+        ..Releases::SINCE_4_48
+    }),
     keys: &[
         "layer_types",
         "max_window_layers",
         "sliding_window",
         "use_sliding_window",
     ],
-    fixed: &[("attention_dropout", Fixed::Zero)],
     defaults: Defaults {
         vocab_size: 151_936,
         intermediate_size: 22_016,
@@ -47,6 +45,7 @@ pub(crate) const FAMILY: Description = Description {
         max_position_embeddings: 32_768,
         sliding_window: Some(4096),
         windows: Windows::Later,
-        ..DECODER
+        ..DECODER.defaults
     },
+    ..DECODER
 };

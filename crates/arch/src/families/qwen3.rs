@@ -1,20 +1,16 @@
-//! Qwen 3: transformers' `Qwen3ForCausalLM`. Each head's queries and keys are normalised.
+//! Qwen 3: transformers' `Qwen3ForCausalLM`. Qwen 2 with norms of each head's queries and keys, and biases only if the
+//! file has them.
 
-use options::Task;
-
-use crate::description::{DECODER, DECODER_LEAVES, Defaults, Description, Fixed, Windows};
-use crate::ia3::QUERIES_AND_VALUES;
+use super::qwen2;
+use crate::description::{Defaults, Description};
 use crate::module::Bias::{Attention, Never};
-use crate::module::Size::{Head, Hidden, Intermediate, Keys, Queries, Vocabulary};
-use crate::module::{embedding, linear, rms_norm, token_head};
+use crate::module::Size::{Head, Hidden, Intermediate, Keys, Queries};
+use crate::module::{linear, rms_norm};
+use crate::releases::Releases;
 
 pub(crate) const FAMILY: Description = Description {
     model_type: "qwen3",
     class: "Qwen3",
-    task: Task::CausalLm,
-    prefix: "",
-    blocks: "model.layers",
-    embeddings: &[embedding("model.embed_tokens", &[Vocabulary, Hidden])],
     block: &[
         rms_norm("input_layernorm", &[Hidden]),
         linear("self_attn.q_proj", &[Queries, Hidden], Attention),
@@ -28,13 +24,10 @@ pub(crate) const FAMILY: Description = Description {
         linear("mlp.up_proj", &[Intermediate, Hidden], Never),
         linear("mlp.down_proj", &[Hidden, Intermediate], Never),
     ],
-    head: &[
-        rms_norm("model.norm", &[Hidden]),
-        token_head("lm_head", &[Vocabulary, Hidden]),
-    ],
-    ia3: QUERIES_AND_VALUES,
-    weightless_leaves: DECODER_LEAVES,
-    key_names: &[],
+    releases: Some(Releases {
+        oldest: 51,
+        ..Releases::SINCE_4_48
+    }),
     keys: &[
         "attention_bias",
         "layer_types",
@@ -42,15 +35,9 @@ pub(crate) const FAMILY: Description = Description {
         "sliding_window",
         "use_sliding_window",
     ],
-    fixed: &[("attention_dropout", Fixed::Zero)],
     defaults: Defaults {
-        vocab_size: 151_936,
-        intermediate_size: 22_016,
-        num_key_value_heads: Some(32),
         head_dim: Some(128),
-        max_position_embeddings: 32_768,
-        sliding_window: Some(4096),
-        windows: Windows::Later,
-        ..DECODER
+        ..qwen2::FAMILY.defaults
     },
+    ..qwen2::FAMILY
 };

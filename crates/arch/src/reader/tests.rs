@@ -47,6 +47,8 @@ fn families_are_known_by_type_or_architecture() {
     for (architecture, family) in [
         ("LlamaForCausalLM", Family::Llama),
         ("MistralForCausalLM", Family::Mistral),
+        ("GemmaForCausalLM", Family::Gemma),
+        ("Gemma2ForCausalLM", Family::Gemma2),
         ("DistilBertForSequenceClassification", Family::DistilBert),
         ("DistilBertForMaskedLM", Family::DistilBert),
         ("DistilBertModel", Family::DistilBert),
@@ -222,6 +224,13 @@ fn keys_of_other_families_change_nothing() {
             ),
         ),
         (
+            "gemma",
+            merged(
+                json!({"mlp_bias": true, "sliding_window_pattern": 3, "layer_types": 3}),
+                &caps,
+            ),
+        ),
+        (
             "gemma2",
             json!({"mlp_bias": true, "sliding_window_pattern": 3, "use_sliding_window": false}),
         ),
@@ -263,6 +272,13 @@ fn gemmas_keys_are_read() {
     assert_eq!(scale, (1.0 / 12.0, Some(48.0), true));
     let gemma2 = read(json!({"model_type": "gemma2", "final_logit_softcapping": null})).unwrap();
     assert_eq!((gemma2.attention_softcap, gemma2.logit_softcap), (Some(50.0), None));
+    // The first Gemma's files name another activation than the one that transformers computes.
+    let activation = |name: &str| {
+        read(json!({"model_type": "gemma", "hidden_act": name}))
+            .unwrap()
+            .activation
+    };
+    assert_eq!(["gelu", "silu"].map(activation), ["gelu_pytorch_tanh", "silu"]);
     let local = json!({"type": "linear", "factor": 2.0, "rope_theta": 200.0});
     let nested = json!({"model_type": "gemma3_text", "rope_parameters": {"sliding_attention": local}});
     let (theta, scaling) = read(nested)

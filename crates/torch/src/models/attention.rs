@@ -16,8 +16,10 @@ pub(crate) struct SelfAttention<'t> {
     /// Queries, keys and values; in Phi-3 the three in one.
     projections: Vec<Linear<'t>>,
     output: Linear<'t>,
-    /// Norms of queries and keys: Qwen3's, and Gemma 3's.
+    /// Norms of queries and keys, in some families.
     norms: Option<[Norm<'t>; 2]>,
+    /// They come when all three are projected and lie by heads, and not each right behind its projection.
+    norms_by_heads: bool,
     /// Divides scores, and then multiplies their hyperbolic tangents.
     has_softcap: bool,
     /// The layer's own embedding of positions, in older releases.
@@ -42,6 +44,7 @@ impl<'t> SelfAttention<'t> {
             projections,
             output,
             norms: loader.has(norms[0]).then(|| norms.map(|path| Norm::load(loader, path))),
+            norms_by_heads: config.family.description().norms_by_heads,
             has_softcap: config.attention_softcap.is_some(),
             rotary: loader.rotary(config),
             heads: config.num_attention_heads as u32,
@@ -79,16 +82,16 @@ impl<'t> SelfAttention<'t> {
         let heads = [self.heads, self.shared, self.shared];
         match &self.projections[..] {
             linears @ [_, _, _] => {
-                let norm_of = |which: usize| self.norms.as_ref().and_then(|norms| norms.get(which));
+                let norms = |by_heads: bool| self.norms.as_ref().filter(|_| self.norms_by_heads == by_heads);
+                let norm_of = |which: usize, by_heads| norms(by_heads).and_then(|norms| norms.get(which));
                 let [query, key, value] = [0, 1, 2].map(|which| {
                     let mut states = by_head(linears[which].forward(hidden), heads[which]);
-                    if let Some(norm) = norm_of(which).filter(|norm| !norm.is_centered) {
+                    if let Some(norm) = norm_of(which, false) {
                         states = norm.forward(&states);
                     }
                     states.transpose(1, 2)
                 });
-                // Gemma 3 normalises them when all three are there.
-                let normed = |which, states: Tensor<'t>| match norm_of(which).filter(|norm| norm.is_centered) {
+                let normed = |which, states: Tensor<'t>| match norm_of(which, true) {
                     Some(norm) => norm.forward(&states),
                     None => states,
                 };

@@ -1,8 +1,8 @@
-//! Decoders with a language modelling head: Llama, Mistral, Qwen2, Qwen3, Phi-3, Gemma 2 and Gemma 3.
+//! Decoders with a language modelling head.
 
 mod generation;
 
-use arch::{Family, ModelConfig, SlidingWindow};
+use arch::{ModelConfig, SlidingWindow};
 use options::{Attention, Loss};
 use trace::{Category, Module};
 
@@ -118,7 +118,7 @@ impl<'t> Apart<'t> {
 
 impl<'t> Decoder<'t> {
     pub(crate) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig, attention: AttentionOptions) -> Self {
-        let tape = loader.tape;
+        let (tape, family) = (loader.tape, config.family.description());
         let mut embedding = loader.weight(EMBEDDING);
         let blocks = (0..config.num_hidden_layers).map(|index| {
             loader.enter(Some(index));
@@ -192,16 +192,13 @@ impl<'t> Decoder<'t> {
             norm,
             head,
             has_softcap: config.logit_softcap.is_some(),
-            returns_cache: matches!(config.family, Family::Llama | Family::Gemma2 | Family::Gemma3),
+            returns_cache: family.returns_cache,
             rotary_dim,
             _frequencies: (0..=usize::from(has_local_angles)).map(|_| frequencies()).collect(),
             has_local_angles,
             attention,
             window: config.sliding_window.clone(),
-            both_masks: matches!(
-                config.family,
-                Family::Qwen2 | Family::Qwen3 | Family::Gemma2 | Family::Gemma3
-            ),
+            both_masks: family.both_masks,
         }
     }
 

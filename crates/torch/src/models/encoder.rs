@@ -1,6 +1,6 @@
-//! Encoders with a classifier: BERT and DistilBERT.
+//! Encoders with a classifier.
 
-use arch::{Family, ModelConfig};
+use arch::{Description, Kind, ModelConfig, Module as Layer};
 use options::Attention;
 use trace::{Category, Module};
 
@@ -28,6 +28,52 @@ impl<'t> Norm<'t> {
     }
 }
 
+/// The modules of an encoder by their part in it.
+struct Parts {
+    words: &'static str,
+    positions: &'static str,
+    segments: Option<&'static str>,
+    embedding_norm: &'static str,
+    /// Queries, keys and values.
+    projections: [&'static str; 3],
+    output: &'static str,
+    attention_norm: &'static str,
+    inner: &'static str,
+    outer: &'static str,
+    output_norm: &'static str,
+    pooler: &'static Layer,
+    classifier: &'static str,
+}
+
+impl Parts {
+    /// The parts of a family with an encoder's modules.
+    fn of(family: &Description) -> Option<Self> {
+        let (words, positions, segments, embedding_norm) = match family.embeddings {
+            [words, positions, norm] => (words, positions, None, norm),
+            [words, positions, segments, norm] => (words, positions, Some(segments.path), norm),
+            _ => return None,
+        };
+        let [query, key, value, output, attention_norm, inner, outer, output_norm] = family.block else {
+            return None;
+        };
+        let [pooler, classifier] = family.head else { return None };
+        Some(Self {
+            words: words.path,
+            positions: positions.path,
+            segments,
+            embedding_norm: embedding_norm.path,
+            projections: [query.path, key.path, value.path],
+            output: output.path,
+            attention_norm: attention_norm.path,
+            inner: inner.path,
+            outer: outer.path,
+            output_norm: output_norm.path,
+            pooler,
+            classifier: classifier.path,
+        })
+    }
+}
+
 struct Block<'t> {
     projections: [Linear<'t>; 3],
     output: Linear<'t>,
@@ -39,7 +85,7 @@ struct Block<'t> {
 
 /// A sequence classifier.
 pub(crate) struct Encoder<'t> {
-    /// Tables of words, positions and, in BERT, kinds of segments.
+    /// Tables of words, positions and, in some families, kinds of segments.
     words: Tensor<'t>,
     positions: Tensor<'t>,
     segments: Option<Tensor<'t>>,
@@ -51,56 +97,47 @@ pub(crate) struct Encoder<'t> {
     /// The buffers of position and segment ids, and the frozen copy of the classifier if adapters are trained.
     _buffers: Vec<Tensor<'t>>,
     config: ModelConfig,
+    /// The dense layers that lead back to the residual stream are in modules of their own, with their dropout.
+    has_output_modules: bool,
     attention: AttentionOptions,
 }
 
 impl<'t> Encoder<'t> {
+    #[expect(
+        clippy::expect_used,
+        reason = "modelling code knows the parts of its families; a test loads every preset"
+    )]
     pub(crate) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig, attention: AttentionOptions) -> Self {
-        let tape = loader.tape;
-        let bert = config.family == Family::Bert;
-        let name = |bert_name, distilbert| if bert { bert_name } else { distilbert };
-        let mut table = |bert_name, distilbert| loader.weight(name(bert_name, distilbert));
-        let words = table(
-            "bert.embeddings.word_embeddings",
-            "distilbert.embeddings.word_embeddings",
-        );
-        let positions = table(
-            "bert.embeddings.position_embeddings",
-            "distilbert.embeddings.position_embeddings",
-        );
-        let segments = bert.then(|| loader.weight("bert.embeddings.token_type_embeddings"));
-        let embedding_norm = Norm::load(
-            loader,
-            name("bert.embeddings.LayerNorm", "distilbert.embeddings.LayerNorm"),
-        );
+        let (tape, family) = (loader.tape, config.family.description());
+        let parts = Parts::of(family).expect("an encoder's modules");
+        let words = loader.weight(parts.words);
+        let positions = loader.weight(parts.positions);
+        let segments = parts.segments.map(|path| loader.weight(path));
+        let embedding_norm = Norm::load(loader, parts.embedding_norm);
         let blocks = (0..config.num_hidden_layers).map(|index| {
             loader.enter(Some(index));
             Block {
-                projections: [
-                    name("attention.self.query", "attention.q_lin"),
-                    name("attention.self.key", "attention.k_lin"),
-                    name("attention.self.value", "attention.v_lin"),
-                ]
-                .map(|path| loader.linear(path)),
-                output: loader.linear(name("attention.output.dense", "attention.out_lin")),
-                attention_norm: Norm::load(loader, name("attention.output.LayerNorm", "sa_layer_norm")),
-                inner: loader.linear(name("intermediate.dense", "ffn.lin1")),
-                outer: loader.linear(name("output.dense", "ffn.lin2")),
-                output_norm: Norm::load(loader, name("output.LayerNorm", "output_layer_norm")),
+                projections: parts.projections.map(|path| loader.linear(path)),
+                output: loader.linear(parts.output),
+                attention_norm: Norm::load(loader, parts.attention_norm),
+                inner: loader.linear(parts.inner),
+                outer: loader.linear(parts.outer),
+                output_norm: Norm::load(loader, parts.output_norm),
             }
         });
         let mut blocks: Vec<_> = blocks.collect();
         loader.enter(None);
-        let mut pooler = if bert {
-            loader.linear("bert.pooler.dense")
+        let can_adapt_pooler = parts.pooler.kind == Kind::Linear;
+        let mut pooler = if can_adapt_pooler {
+            loader.linear(parts.pooler.path)
         } else {
             // PEFT trains a copy, and refuses one whose weight is quantised (as of 0.21: "only Tensors of floating
             // point dtype can require gradients"). So bitsandbytes has to be told to leave it out, by
             // `llm_int8_skip_modules`.
-            loader.head("pre_classifier")
+            loader.head(parts.pooler.path)
         };
-        let mut classifier = loader.head("classifier");
-        let buffers = (0..if bert { 2 } else { 1 }).map(|_| {
+        let mut classifier = loader.head(parts.classifier);
+        let buffers = (0..=usize::from(segments.is_some())).map(|_| {
             let layout = Layout::contiguous(&[config.max_position_embeddings as u32]);
             tape.empty_as(layout, Dtype::Int64, Category::Parameter)
         });
@@ -113,7 +150,7 @@ impl<'t> Encoder<'t> {
                 .chain([&mut block.output, &mut block.inner, &mut block.outer]);
             linears.for_each(|linear| loader.adapt(linear, Some(index)));
         }
-        if bert {
+        if can_adapt_pooler {
             loader.adapt(&mut pooler, None);
         } else {
             // Its name ends in that of the classifier, which is all that PEFT asks.
@@ -132,6 +169,7 @@ impl<'t> Encoder<'t> {
             classifier,
             _buffers: buffers,
             config: config.clone(),
+            has_output_modules: family.has_output_modules,
             attention,
         }
     }
@@ -178,7 +216,7 @@ impl<'t> Encoder<'t> {
         };
         let merged = attended.reshape(&[batch, length, width]);
         drop(attended);
-        if self.config.family == Family::Bert {
+        if self.has_output_modules {
             return (merged, weights);
         }
         let output = block.output.forward(&merged);
@@ -193,9 +231,8 @@ impl<'t> Encoder<'t> {
             hidden.tape.enter(Module { name, layer });
         };
         enter("attention");
-        let bert = self.config.family == Family::Bert;
         let (merged, _weights) = self.attention(block, hidden, mask);
-        let attended = if bert {
+        let attended = if self.has_output_modules {
             self.dropout(block.output.forward(&merged))
         } else {
             merged.clone()
@@ -212,12 +249,12 @@ impl<'t> Encoder<'t> {
         let mut inner = block.inner.forward(&attention_output);
         inner = inner.gelu();
         let mut outer = block.outer.forward(&inner);
-        if !bert {
-            // BERT's feed-forward layer has a name for what goes into its second part.
+        if !self.has_output_modules {
+            // Where the second layer is in a module of its own, what goes into it has a name.
             drop(std::mem::replace(&mut inner, outer.clone()));
         }
         outer = self.dropout(outer);
-        if !bert {
+        if !self.has_output_modules {
             inner = outer.clone();
         }
         let sum = outer.add(&attention_output);

@@ -10,7 +10,7 @@ pub(crate) struct Norm<'t> {
     pub path: &'static str,
     pub weight: Tensor<'t>,
     /// It multiplies by 1 more than its weight.
-    pub is_centered: bool,
+    is_centered: bool,
 }
 
 impl<'t> Norm<'t> {

@@ -17,28 +17,25 @@ pub enum RotaryTables {
     TakenOut,
 }
 
-/// How a release of transformers computes the decoders of one family.
+/// How a release of transformers computes the decoders of one family. What differs by family is in its
+/// [`arch::Releases`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transformers {
     /// The loss takes the last token's logits away, which copies the others, and gives them a gradient of 0, which is
-    /// another copy; later the labels are shifted. Until 4.49.0: `ForCausalLMLoss` in `loss/loss_utils.py`, before
-    /// 4.46.0 (Mistral: 4.48.0) `LlamaForCausalLM.forward` and its like.
+    /// another copy; later the labels are shifted. Until 4.49.0: `ForCausalLMLoss` in `loss/loss_utils.py`, and before
+    /// the family's `float32_logits_until` in `LlamaForCausalLM.forward` and its like.
     pub shifts_logits: bool,
-    /// The outputs hold the logits in float32 and not in the model's format. Until 4.46.0 (Mistral: 4.48.0): `logits =
-    /// logits.float()` in `LlamaForCausalLM.forward`.
+    /// The outputs hold the logits in float32 and not in the model's format: the family's `float32_logits_until`.
     pub returns_float32_logits: bool,
-    /// Until Llama's 4.43.0, Qwen2's 4.45.0 and Mistral's 4.48.0 each layer has its own: `self.rotary_emb(…)` in
-    /// `LlamaSdpaAttention.forward`. Llama (until 4.38.0), Qwen2 and Mistral (until 4.42.0) took them out of their
-    /// tables.
+    /// The family's `own_angles_until` and `taken_out_angles_until`.
     pub angles: RotaryTables,
-    /// Each layer keeps cosines and sines for all positions: `cos_cached` of `LlamaRotaryEmbedding`, until Llama's
-    /// 4.41.0, Mistral's 4.42.0 and Qwen2's 4.45.0.
+    /// Each layer keeps cosines and sines for all positions: the family's `kept_angles_until`.
     pub keeps_angles: bool,
     /// `sdpa` is given keys and values repeated for the queries that share them, for every kernel. Until 4.54.0:
     /// `use_gqa_in_sdpa` in `integrations/sdpa_attention.py`.
     pub repeats_heads: bool,
-    /// flash_attention_2 is given keys and values repeated for the queries that share them, except in Llama. Until
-    /// 4.48.0: `repeat_kv` in `MistralFlashAttention2.forward` and its like.
+    /// flash_attention_2 is given keys and values repeated for the queries that share them: the family's
+    /// `repeated_flash_heads_until`.
     pub repeats_flash_heads: bool,
     /// `sdpa` is given the heads of one token that share keys and values as so many tokens, and then repeats nothing
     /// where there is a mask. From 5.23.0: `pack_gqa` in `integrations/sdpa_attention.py`.
@@ -120,45 +117,35 @@ impl Transformers {
                 ..Self::TODAY
             });
         }
-        // The first of the studied releases that has the family, then the minor releases from which layers share their
-        // tables and until which they keep them.
-        let (oldest, shared_from, tables_until) = match family {
-            Family::Llama => (Self::OLDEST, 43, 41),
-            Family::Mistral => (Self::OLDEST, 48, 42),
-            Family::Qwen2 => (Self::OLDEST, 45, 45),
-            Family::Qwen3 => (Version(4, 51, 0), 48, 0),
-            Family::Phi3 => (Version(4, 48, 0), 48, 0),
-            Family::Gemma2 | Family::Gemma3 | Family::DistilBert | Family::Bert => {
-                let models = match family.is_encoder() {
-                    true => "encoders",
-                    false => "Gemma",
-                };
-                let message = format!("what transformers {text} does with {models} has not been studied");
-                return Err(Mistake::new(message).help("leave the key out for today's"));
-            }
+        let class = family.description().class;
+        let Some(releases) = family.description().releases else {
+            let models = if family.is_encoder() { "encoders" } else { class };
+            let message = format!("what transformers {text} does with {models} has not been studied");
+            return Err(Mistake::new(message).help("leave the key out for today's"));
         };
+        let oldest = Version(4, releases.oldest, 0);
         if version < oldest {
             let message = format!("transformers {text} is older than any that has been studied with {family:?}");
             return Err(Mistake::new(message).help(format!("the oldest is {oldest}")));
         }
         let before = |minor| version < Version(4, minor, 0);
-        // A mask of all positions, for every batch, that later releases are without.
-        if family == Family::Llama && !before(38) && before(40) {
-            let message = format!("the causal mask that transformers {text} makes for Llama has not been studied");
-            return Err(Mistake::new(message).help("4.37.2 and 4.40.0 are the nearest that have been"));
+        let full_masks = releases.full_masks;
+        if let Some(masks) = full_masks.filter(|masks| !before(masks.from) && before(masks.until)) {
+            let message = format!("the causal mask that transformers {text} makes for {class} has not been studied");
+            let [older, newer] = masks.nearest;
+            return Err(Mistake::new(message).help(format!("{older} and {newer} are the nearest that have been")));
         }
-        let taken_out = before(if family == Family::Llama { 38 } else { tables_until });
         Ok(Self {
             shifts_logits: before(49),
-            returns_float32_logits: before(if family == Family::Mistral { 48 } else { 46 }),
-            angles: match before(shared_from) {
+            returns_float32_logits: before(releases.float32_logits_until),
+            angles: match before(releases.own_angles_until) {
                 false => RotaryTables::Shared,
-                true if taken_out => RotaryTables::TakenOut,
+                true if before(releases.taken_out_angles_until) => RotaryTables::TakenOut,
                 true => RotaryTables::Computed,
             },
-            keeps_angles: before(tables_until),
+            keeps_angles: before(releases.kept_angles_until),
             repeats_heads: before(54),
-            repeats_flash_heads: before(48) && family != Family::Llama,
+            repeats_flash_heads: before(releases.repeated_flash_heads_until),
             packs_heads_of_one_token: false,
             copies_heads: !before(48) && before(56),
             masks_are_numbers: before(53),
