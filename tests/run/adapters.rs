@@ -291,7 +291,7 @@ fn fields_and_tensors_of_each_method_must_be_the_cells() {
             "  rank: 4",
             "  rank: 4\n  miss: { init_weights: mini }",
             2,
-            "`init_weights` is the default, and the cell's `miss.init_weights` is mini",
+            "`init_weights` is true, and the cell's `miss.init_weights` is mini",
         ),
         (
             "vera",

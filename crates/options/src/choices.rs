@@ -89,6 +89,19 @@ impl Stack {
     }
 }
 
+/// The biases that are trained beside adapters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Bias {
+    /// No bias.
+    #[default]
+    None,
+    /// All biases of the model.
+    All,
+    /// The biases of layers that have an adapter.
+    LoraOnly,
+}
+
 /// The format of mixed precision (`torch.autocast`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

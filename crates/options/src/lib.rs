@@ -31,7 +31,7 @@ pub use auto_batch_size::{AutoBatchSize, BatchSearch};
 pub use byte_size::ByteSize;
 pub use checkpointing::Checkpointing;
 pub use choices::{
-    Attention, Autocast, BLOCK_SIZES, DEFAULT_BLOCK_SIZE, Dtype, Loss, LossScaling, LrScheduler, Measure,
+    Attention, Autocast, BLOCK_SIZES, Bias, DEFAULT_BLOCK_SIZE, Dtype, Loss, LossScaling, LrScheduler, Measure,
     OutputLifetime, Padding, QuantType, Stack, Task, Upcast, Weights, ZeroGrad,
 };
 pub use data::{Data, Lengths, LogNormal, Synthetic};
@@ -43,7 +43,7 @@ pub use generation::Generation;
 pub use instruction_set::{InstructionSet, InstructionSetChoice};
 pub use invalid::Invalid;
 pub use methods::{
-    Adapter, AdapterMethod, Bias, Ia3, InitLoraWeights, LnTuning, Lora, LoraATraining, Miss, MissInit, PrefixTuning,
+    Adapter, AdapterMethod, Ia3, InitLoraWeights, LnTuning, Lora, LoraATraining, Miss, MissInit, PrefixTuning,
     PromptInit, PromptTuning, Vera,
 };
 pub use model::{DEFAULT_LABELS, ModelOptions, is_trainable};

@@ -4,6 +4,7 @@
 mod base;
 mod dora;
 mod ia3;
+mod interface;
 mod lora;
 mod miss;
 mod place;
@@ -17,18 +18,13 @@ use options::AdapterMethod;
 use super::tape::Tensor;
 pub(super) use base::{Base, BaseLayer};
 use ia3::Ia3;
+use interface::Adapter;
 use lora::Lora;
 use miss::Miss;
 pub(super) use place::{Place, Register};
 pub(super) use prefix_tuning::Prefix;
 pub(super) use prompt_tuning::Prompt;
 use vera::Vera;
-
-/// What PEFT puts beside a linear layer.
-pub(super) trait Adapter<'t> {
-    /// The layer's output.
-    fn forward(&self, layer: &BaseLayer<'t>, input: &Tensor<'t>) -> Tensor<'t>;
-}
 
 /// Puts the adapter of the options' method beside a layer, if it is one of layers. A new method gets its line here.
 pub(super) fn put<'t>(place: &mut Place<'_, 't>) -> Option<Box<dyn Adapter<'t> + 't>> {

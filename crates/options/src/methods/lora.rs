@@ -9,7 +9,7 @@ use super::facts::{Facts, Of, SavedTensor};
 use super::field::{Field, fixed, key, other_start, word};
 use super::method::{Context, Layer, Method, Tensor};
 use crate::invalid::{Invalid, at_least, at_most, number};
-use crate::{Adapter, AdapterOptions, Dtype, Patterns, Stack, Task, matching};
+use crate::{Adapter, AdapterOptions, Bias, Dtype, Patterns, Stack, Task, matching};
 
 /// LoRA's A, `[rank, input features]`.
 pub const LORA_A: &str = "lora_A.weight";
@@ -245,19 +245,6 @@ impl Lora {
             found.push(invalid(message).with("dtype").help(help));
         }
     }
-}
-
-/// The biases that are trained beside adapters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Bias {
-    /// No bias.
-    #[default]
-    None,
-    /// All biases of the model.
-    All,
-    /// The biases of layers that have an adapter.
-    LoraOnly,
 }
 
 /// The training of LoRA's A; LoRA-FA freezes it.

@@ -2,8 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::lora::Bias;
-use crate::{AdapterOptions, Invalid, ModelOptions, Patterns, Stack};
+use crate::{AdapterOptions, Bias, Invalid, ModelOptions, Patterns, Stack};
 
 /// The options of a method.
 pub trait Method: Debug {

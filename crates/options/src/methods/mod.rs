@@ -17,7 +17,7 @@ pub use facts::{Facts, Of, SavedTensor};
 pub use field::{Field, KeyField};
 pub use ia3::{IA3, Ia3};
 pub use ln_tuning::{LnTuning, tuned};
-pub use lora::{Bias, InitLoraWeights, LORA_A, LORA_B, Lora, LoraATraining, MAGNITUDE};
+pub use lora::{InitLoraWeights, LORA_A, LORA_B, Lora, LoraATraining, MAGNITUDE};
 pub use method::{Context, Layer, Method, Tensor};
 pub use miss::{MISS, Miss, MissInit};
 pub use prefix_tuning::PrefixTuning;

@@ -1,7 +1,7 @@
 //! IA3, as PEFT computes it (`tuners/ia3/layer.py` and `bnb.py`).
 
-use super::Adapter;
 use super::base::{Base, BaseLayer};
+use super::interface::Adapter;
 use super::place::Place;
 use crate::tape::Tensor;
 

@@ -2,8 +2,8 @@
 
 use options::LoraATraining;
 
-use super::Adapter;
 use super::base::{Base, BaseLayer};
+use super::interface::Adapter;
 use super::place::Place;
 use crate::tape::Tensor;
 

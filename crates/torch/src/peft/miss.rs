@@ -1,7 +1,7 @@
 //! MiSS, as PEFT computes it (`tuners/miss/layer.py`).
 
-use super::Adapter;
 use super::base::BaseLayer;
+use super::interface::Adapter;
 use super::place::Place;
 use crate::tape::{Backward, Gradients, Tensor};
 

@@ -2,8 +2,8 @@
 
 use options::TargetModules;
 
-use super::Adapter;
 use super::base::BaseLayer;
+use super::interface::Adapter;
 use super::place::Place;
 use crate::tape::Tensor;
 
