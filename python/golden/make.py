@@ -18,10 +18,13 @@ import gemma
 import ia3
 import lion
 import ln_tuning
+import loha
+import lokr
 import lora
 import merged
 import miss
 import mistral
+import oft
 import optimizers
 import partial
 import phi3
@@ -55,6 +58,9 @@ def main():
     ia3.write(folder)
     miss.write(folder)
     vera.write(folder)
+    oft.write(folder)
+    loha.write(folder)
+    lokr.write(folder)
     prompt_tuning.write(folder)
     prefix_tuning.write(folder)
     ln_tuning.write(folder)

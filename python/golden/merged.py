@@ -9,13 +9,14 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 DECODERS = {
     "tiny_llama": [
         "", "_rslora", "_patterns", "_pissa", "_olora", "_layers", "_save", "_save_head", "_dora", "_ia3", "_ia3_inputs", "_miss",
-        "_miss_odd", "_miss_mini", "_vera", "_ln",
+        "_miss_odd", "_miss_mini", "_vera", "_ln", "_oft", "_oft_exact", "_oft_share", "_loha", "_loha_patterns", "_lokr",
+        "_lokr_both", "_lokr_factor",
     ],
     "tiny_qwen2": ["_bias_some", "_ia3"],
     "tiny_phi3": [""],
     "tiny_gemma3": ["_ln"],
 }
-ENCODERS = {"tiny_bert": ["", "_ia3", "_miss", "_vera"], "tiny_distilbert": [""]}
+ENCODERS = {"tiny_bert": ["", "_ia3", "_miss", "_vera", "_oft", "_loha", "_lokr"], "tiny_distilbert": [""]}
 ROWS = 3
 
 

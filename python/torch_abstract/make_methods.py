@@ -6,9 +6,10 @@ Written with torch 2.15.0, transformers 5.23.0 and peft 0.21.2. The first column
 be int4, whose layers are those of make_kbit.py with PEFT's own adapters beside them, and `target_modules` may be default, for PEFT's
 choice of the model. Those behind them are keys of a spec, where
 `trainable` is what is trained with rank 0 and `pattern` a regular expression in place of target_modules. Lists are separated
-by spaces.
+by spaces. `adapter` may have options of PEFT's configuration behind its name; OFT's `rank` is `oft_block_size`.
 """
 
+import ast
 import contextlib
 import csv
 import gc
@@ -27,7 +28,10 @@ from peft.tuners._buffer_dict import BufferDict
 from peft.tuners.ia3 import bnb as ia3_bnb
 from peft.tuners.lora import bnb, dora
 from peft.tuners.ln_tuning import layer as ln_layer
+from peft.tuners.loha import layer as loha_layer
+from peft.tuners.lokr import layer as lokr_layer
 from peft.tuners.miss import layer as miss_layer
+from peft.tuners.oft import layer as oft_layer
 from peft.tuners.tuners_utils import cast_adapter_dtype
 from peft.tuners.vera import layer as vera_layer
 from peft.utils import TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING
@@ -43,6 +47,7 @@ LINEAR = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
 MODELS = ["smollm2-135m", "qwen2.5-0.5b"]
 FEEDFORWARD = ["down_proj"]
 AUTOCASTS = torch.is_autocast_enabled
+SCALE = torch.tensor(2.0)
 
 
 def cases():
@@ -60,6 +65,9 @@ def cases():
     yield from prompt_tuning()
     yield from prefix_tuning()
     yield from saved_whole()
+    yield from oft()
+    yield from loha()
+    yield from lokr()
 
 
 def partial():
@@ -176,6 +184,43 @@ def saved_whole():
         yield case | dict(upcast="peft", autocast=True)
 
 
+def oft():
+    """Rotated inputs, by series and exactly, for inputs that blocks divide and others."""
+    for change in [dict(rank=32), dict(rank=64, adapter="oft use_cayley_neumann=False"), dict(rank=100, adapter="oft block_share=True"),
+                   dict(rank=16, adapter="oft num_cayley_neumann_terms=3", target_modules="q_proj,down_proj", batch=3, len=77)]:
+        yield from each_format(dict(model="smollm2-135m", adapter="oft") | change)
+    for option in ["r=10", "block_share=True use_cayley_neumann=False", "num_cayley_neumann_terms=2", "num_cayley_neumann_terms=7"]:
+        case = dict(model="qwen2.5-0.5b", adapter=f"oft {option}", rank=50)
+        yield case
+        yield case | dict(dtype="float32", autocast=True)
+    yield dict(model="bert-base", adapter="oft", rank=48, dtype="float32", batch=8, len=128)
+    for adapter in ["oft", "oft use_cayley_neumann=False", "oft block_share=True"]:
+        case = dict(model="smollm2-1.7b", adapter=adapter, rank=256)
+        yield from few_tokens(case)
+        yield case | dict(dtype="int4", batch=1, len=8)
+        yield case | dict(dtype="int4", batch=1, len=8, gradient_checkpointing=True)
+
+
+def loha():
+    """Sums with products of two matrices of low rank."""
+    for change in [dict(rank=16), dict(rank=5, target_modules="q_proj,down_proj", batch=3, len=77)]:
+        yield from each_dense_format(dict(model="smollm2-135m", adapter="loha") | change)
+    yield dict(model="qwen2.5-0.5b", adapter="loha", rank=8, rank_pattern="q_proj=4 down_proj=64")
+    yield dict(model="bert-base", adapter="loha", dtype="float32", batch=8, len=128)
+    yield from few_tokens(dict(model="smollm2-1.7b", adapter="loha", rank=8))
+
+
+def lokr():
+    """Sums with Kronecker products, whose matrices may have a low rank."""
+    for change in [dict(rank=8), dict(rank=64), dict(rank=8, adapter="lokr decompose_both=True"),
+                   dict(rank=4, adapter="lokr decompose_both=True decompose_factor=16", target_modules="q_proj,down_proj", batch=3, len=77)]:
+        yield from each_dense_format(dict(model="smollm2-135m", adapter="lokr") | change)
+    yield dict(model="qwen2.5-0.5b", adapter="lokr", rank=8, rank_pattern="q_proj=4 down_proj=64")
+    yield dict(model="bert-base", adapter="lokr", dtype="float32", batch=8, len=128)
+    for adapter in ["lokr", "lokr decompose_both=True"]:
+        yield from few_tokens(dict(model="smollm2-1.7b", adapter=adapter, rank=8))
+
+
 def each_shape(case):
     """The case in several shapes: padded, eager, in two formats, with checkpoints and a cache."""
     yield case
@@ -187,13 +232,24 @@ def each_shape(case):
     yield case | dict(use_cache=True, batch=1)
 
 
-def each_format(case):
+def few_tokens(case):
+    """The case with so few tokens that the layers need most, not the loss."""
+    for change in [dict(), dict(gradient_checkpointing=True), dict(dtype="float32", autocast=True), dict(adapter_dtype="bfloat16")]:
+        yield case | change | dict(batch=1, len=8)
+
+
+def each_dense_format(case):
     """The case in several formats, with checkpoints and without."""
     yield case
     yield case | dict(gradient_checkpointing=True, batch=2, len=50)
     yield case | dict(dtype="float32")
     yield case | dict(dtype="float32", autocast=True)
     yield case | dict(adapter_dtype="bfloat16")
+
+
+def each_format(case):
+    """The same, and in 4 bits."""
+    yield from each_dense_format(case)
     yield case | dict(dtype="int4")
     yield case | dict(dtype="int4", gradient_checkpointing=True, len=33)
     yield case | dict(dtype="int4", upcast="peft", autocast=True)
@@ -214,6 +270,14 @@ def config_of(case):
     kept = {key: given[key] for key in ["r", "task_type", "target_modules", "layers_to_transform"] if key in given}
     if case["adapter"] == "vera":
         return peft.VeraConfig(**kept, vera_dropout=case["lora_dropout"])
+    name, _, options = case["adapter"].partition(" ")
+    options = {key: ast.literal_eval(value) for key, value in (option.split("=") for option in options.split())}
+    if name == "oft":
+        kept |= dict(r=0, oft_block_size=case["rank"]) | (dict(oft_block_size=0) if "r" in options else {})
+        return peft.OFTConfig(**kept | options)
+    if name in ["loha", "lokr"]:
+        config = peft.LoHaConfig if name == "loha" else peft.LoKrConfig
+        return config(**kept | options, alpha=2 * case["rank"], rank_pattern=given.get("rank_pattern", {}))
     if case["adapter"] == "miss":
         return peft.MissConfig(**kept, miss_dropout=case["lora_dropout"], **(dict(init_weights="mini", mini_r=case["mini_r"]) if case["mini_r"] else {}))
     return peft.LoraConfig(**given)
@@ -291,7 +355,7 @@ def build_kbit(case):
         with unmoved():
             return peft.get_peft_model(model, config_of(case)), True
     dora.dequantize_module_weight = lambda layer: layer.dequantised(torch.bfloat16) if hasattr(layer, "dequantised") else layer.weight
-    for layer in [vera_layer, miss_layer]:
+    for layer in [vera_layer, miss_layer, oft_layer]:
         layer.resolve_quantization_backend = lambda base, **_: Bnb4bitBackend() if hasattr(base, "dequantised") else None
     # PEFT copies a layer of this name before it asks for its weight, which fake tensors can't be.
     make_kbit.Linear4bit.__name__ = "Linear4bitToAsk"
@@ -311,6 +375,8 @@ def build_kbit(case):
             return vera_layer.Linear(base, *shared, "default", config, r=config.r)
         if case["adapter"] == "miss":
             return miss_layer.MissLinear(base, "default", config, r=config.r)
+        if case["adapter"].startswith("oft"):
+            return oft_layer.Linear(base, "default", config, r=config.r)
         return bnb.Linear4bit(base, "default", config, r=config.r, lora_alpha=config.lora_alpha)
 
     with unmoved():
@@ -319,7 +385,7 @@ def build_kbit(case):
     peft_other._set_trainable(model, "default", case["modules_to_save"].split(), inference_mode=False)
     for name, parameter in model.named_parameters():
         is_bias = name.endswith(".bias") and (case["bias"] == "all" or case["bias"] == "lora_only" and "base_layer" in name)
-        parameter.requires_grad_(any(part in name for part in ["lora_", "ia3_l", "vera_lambda", "miss_block", "modules_to_save"]) or is_bias)
+        parameter.requires_grad_(any(part in name for part in ["lora_", "ia3_l", "vera_lambda", "miss_block", "oft_R", "modules_to_save"]) or is_bias)
     return model, True
 
 
@@ -331,10 +397,13 @@ def optimizer_of(model, case):
 
 
 def follow(case):
-    """Builds models with the case's method and copies of fake tensors, and has PEFT ask for autocast of the CPU, not of CUDA."""
+    """Builds models with the case's method and copies of fake tensors, and has PEFT ask for autocast of the CPU, not of CUDA. What PEFT
+    keeps on the CPU is not counted: a scale, and the number that decides whether an adapter is left out."""
     plain.LoraConfig = lambda **_: config_of(case)
     ln_layer.deepcopy = copied
     peft_other.copy = SimpleNamespace(deepcopy=copied)
+    for layer in [loha_layer, lokr_layer]:
+        layer.torch = SimpleNamespace(**vars(torch) | dict(tensor=lambda _: SCALE, rand=lambda _: 1.0))
     torch.is_autocast_enabled = lambda device="cpu": AUTOCASTS(device)
 
 
