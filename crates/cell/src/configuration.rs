@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use arch::{Family, Preset, check, target_modules};
 use options::{
     Adapter, Attention, AutoBatchSize, Autocast, BLOCK_SIZES, ByteSize, Checkpointing, DEFAULT_BLOCK_SIZE,
-    DEFAULT_LABELS, Data, Dtype, Engine, Ia3, InstructionSetChoice, Lora, LoraATraining, Loss, LossScaling,
-    LrScheduler, Measure, Miss, NamePattern, Offload, Optimizer, PackingAttention, PackingSeparator, Padding,
+    DEFAULT_LABELS, Data, Dtype, Engine, Ia3, InstructionSetChoice, Loha, Lokr, Lora, LoraATraining, Loss, LossScaling,
+    LrScheduler, Measure, Miss, NamePattern, Offload, Oft, Optimizer, PackingAttention, PackingSeparator, Padding,
     PrefixTuning, PromptTuning, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Vera, Weights,
 };
 use schemars::JsonSchema;
@@ -54,10 +54,12 @@ pub struct Cell {
     /// trained. Default: all.
     #[schemars(with = "Option<Vec<String>>", length(min = 1))]
     pub trainable: Option<Vec<NamePattern>>,
-    /// The method of the adapters: lora, dora, ia3, miss, vera, prompt_tuning, prefix_tuning or ln_tuning. dora is PEFT's `use_dora: true`: it scales each row of
+    /// The method of the adapters: lora, dora, ia3, miss, vera, oft, loha, lokr, prompt_tuning, prefix_tuning or ln_tuning. dora is PEFT's `use_dora: true`: it scales each row of
     /// W + BA, with W the weight and BA LoRA's product, to a trained magnitude, and our trainer has it without lora_dropout.
     /// ia3 trains a factor for each output of a layer, or each input, and has no rank. miss multiplies the sum of the input's
     /// shards with a trained block. vera trains vectors between and after random factors that all layers share.
+    /// oft rotates the inputs of a layer block by block. loha adds the element-wise product of two low-rank products, and lokr
+    /// the Kronecker product of a small matrix and a low-rank product.
     /// prompt_tuning trains the embeddings of virtual tokens before each sequence of a decoder, and prefix_tuning their keys and
     /// values in each block. ln_tuning trains the norms that PEFT chooses for the family.
     pub adapter: Adapter,
@@ -113,6 +115,12 @@ pub struct Cell {
     pub miss: Miss,
     /// Options of VeRA in PEFT's words.
     pub vera: Vera,
+    /// Options of OFT in PEFT's words.
+    pub oft: Oft,
+    /// Options of LoHa in PEFT's words.
+    pub loha: Loha,
+    /// Options of LoKr in PEFT's words.
+    pub lokr: Lokr,
     /// Options of prompt tuning.
     pub prompt_tuning: PromptTuning,
     /// Options of prefix tuning.
@@ -316,6 +324,9 @@ impl Default for Cell {
             ia3: Ia3::default(),
             miss: Miss::default(),
             vera: Vera::default(),
+            oft: Oft::default(),
+            loha: Loha::default(),
+            lokr: Lokr::default(),
             prompt_tuning: PromptTuning::default(),
             prefix_tuning: PrefixTuning::default(),
             adapter_dtype: Dtype::Float32,

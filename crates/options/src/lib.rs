@@ -43,8 +43,8 @@ pub use generation::Generation;
 pub use instruction_set::{InstructionSet, InstructionSetChoice};
 pub use invalid::Invalid;
 pub use methods::{
-    Adapter, AdapterMethod, Ia3, InitLoraWeights, LnTuning, Lora, LoraATraining, Miss, MissInit, PrefixTuning,
-    PromptInit, PromptTuning, Vera,
+    Adapter, AdapterMethod, Ia3, InitLoraWeights, LnTuning, Loha, Lokr, Lora, LoraATraining, Miss, MissInit, Oft,
+    PrefixTuning, PromptInit, PromptTuning, Vera,
 };
 pub use model::{DEFAULT_LABELS, ModelOptions, is_trainable};
 pub use offload::{Offload, OffloadedBlocks};

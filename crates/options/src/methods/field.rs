@@ -196,7 +196,10 @@ impl Field {
     /// True if a value says nothing that is not done here.
     pub fn permits(&self, value: &Value) -> bool {
         match self {
-            Self::Fixed { value: known, .. } => json(known) == *value,
+            Self::Fixed { value: known, .. } => {
+                let known = json(known);
+                known == *value || known.is_number() && known.as_f64() == value.as_f64()
+            }
             Self::Remark { values, .. } => values.is_empty() || values.iter().any(|known| json(known) == *value),
             Self::Key(_) | Self::Tokenizer(_) => true,
         }

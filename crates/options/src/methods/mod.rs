@@ -6,9 +6,12 @@ mod facts;
 mod field;
 mod ia3;
 mod ln_tuning;
+mod loha;
+mod lokr;
 mod lora;
 mod method;
 mod miss;
+mod oft;
 mod prefix_tuning;
 mod prompt_tuning;
 mod vera;
@@ -17,9 +20,12 @@ pub use facts::{Facts, Of, SavedTensor};
 pub use field::{Field, KeyField};
 pub use ia3::{IA3, Ia3};
 pub use ln_tuning::{LnTuning, tuned};
+pub use loha::{HADA, Loha};
+pub use lokr::{LOKR_W1, LOKR_W2, Lokr, LokrShape};
 pub use lora::{InitLoraWeights, LORA_A, LORA_B, Lora, LoraATraining, MAGNITUDE};
 pub use method::{Context, Layer, Method, Tensor};
 pub use miss::{MISS, Miss, MissInit};
+pub use oft::{OFT_R, Oft};
 pub use prefix_tuning::PrefixTuning;
 pub use prompt_tuning::{PROMPT_EMBEDDING, PROMPT_EMBEDDINGS, PROMPT_ENCODER, PromptInit, PromptTuning};
 pub use vera::{VERA_B, VERA_D, VERA_SHARED, Vera};
@@ -103,6 +109,12 @@ methods! {
     Miss(Miss) = "miss", miss::FACTS;
     /// VeRA (Kopiczko et al. 2023, arXiv:2310.11454): trained vectors between and after frozen factors that all layers share.
     Vera(Vera) = "vera", vera::FACTS;
+    /// OFT (Qiu et al. 2023, arXiv:2306.07280): inputs are rotated block by block, by trained orthogonal matrices.
+    Oft(Oft) = "oft", oft::FACTS;
+    /// LoHa (Hyeon-Woo et al. 2021, arXiv:2108.06098): the element-wise product of two low-rank products is added to the weight.
+    Loha(Loha) = "loha", loha::FACTS;
+    /// LoKr (Yeh et al. 2023, arXiv:2309.14859): the Kronecker product of a small matrix and a low-rank product is added to the weight.
+    Lokr(Lokr) = "lokr", lokr::FACTS;
     /// Prompt tuning (Lester et al. 2021, arXiv:2104.08691): trained embeddings of virtual tokens before those of the text.
     PromptTuning(PromptTuning) = "prompt_tuning", prompt_tuning::FACTS;
     /// Prefix tuning (Li & Liang 2021, arXiv:2101.00190): trained keys and values of virtual tokens before those of the text.
@@ -194,9 +206,12 @@ mod tests {
             let heeding = Adapter::ALL.into_iter().filter(|adapter| adapter.heeds(key));
             heeding.map(Adapter::name).collect()
         };
-        assert_eq!(heeding("rank"), ["lora", "dora", "miss", "vera"]);
+        assert_eq!(heeding("rank"), ["lora", "dora", "miss", "vera", "loha", "lokr"]);
         assert_eq!(heeding("lora.use_rslora"), ["lora", "dora"]);
-        assert_eq!(heeding("target_modules"), ["lora", "dora", "ia3", "miss", "vera"]);
+        assert_eq!(
+            heeding("target_modules"),
+            ["lora", "dora", "ia3", "miss", "vera", "oft", "loha", "lokr"]
+        );
         assert_eq!(heeding("learning_rate").len(), Adapter::ALL.len());
         assert!(!heeding("adapter_dtype").contains(&"ln_tuning"));
     }

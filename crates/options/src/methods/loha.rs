@@ -1,0 +1,135 @@
+//! LoHa (Hyeon-Woo et al. 2021, arXiv:2108.06098): the element-wise product of two low-rank products is added to the
+//! weight.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::facts::{Facts, Of, SavedTensor};
+use super::field::{Field, fixed, key, start};
+use super::lokr::check_four_bits;
+use super::method::{Context, Layer, Method, Tensor};
+use crate::invalid::{Invalid, at_least, at_most, number};
+use crate::{AdapterOptions, Patterns, matching};
+
+/// The first product's factors, `[output features, rank]` and `[rank, input features]`, and the second's.
+pub const HADA: [&str; 4] = ["hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b"];
+
+pub(super) const FACTS: Facts = Facts {
+    title: "LoHa",
+    peft_type: "LOHA",
+    mark: None,
+    of: Of::Layers,
+    is_chosen_by_family: false,
+    keys: &["rank", "loha", "adapter_dtype"],
+    fields: &[
+        key("r", "rank").default("8").decides().field(),
+        key("alpha", "loha.alpha").decides().field(),
+        DROPOUTS[0],
+        DROPOUTS[1],
+        fixed("use_effective_conv2d", "false"),
+        start("init_weights", "true"),
+        key("rank_pattern", "loha.rank_pattern").decides().field(),
+        key("alpha_pattern", "loha.alpha_pattern").decides().field(),
+    ],
+    tensors: &[
+        SavedTensor::matrix(HADA[0]).rank_at(1),
+        SavedTensor::matrix(HADA[1]).rank_at(0),
+        SavedTensor::matrix(HADA[2]).rank_at(1),
+        SavedTensor::matrix(HADA[3]).rank_at(0),
+    ],
+};
+
+/// Dropout of rows, and of whole layers.
+pub(super) const DROPOUTS: [Field; 2] = [fixed("rank_dropout", "0.0"), fixed("module_dropout", "0.0")];
+
+/// Options of LoHa.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Loha {
+    /// The product is scaled by alpha / rank.
+    pub alpha: f64,
+    /// Other ranks of some modules, by a regular expression for the end of their names.
+    #[schemars(with = "BTreeMap<String, usize>")]
+    pub rank_pattern: Patterns<usize>,
+    /// Other values of alpha for some modules, by patterns as in rank_pattern.
+    #[schemars(with = "BTreeMap<String, f64>")]
+    pub alpha_pattern: Patterns<f64>,
+}
+
+impl Default for Loha {
+    fn default() -> Self {
+        Self {
+            alpha: 8.0,
+            rank_pattern: Patterns::new(),
+            alpha_pattern: Patterns::new(),
+        }
+    }
+}
+
+impl Loha {
+    /// The factor of what is added to the weight of the module called `module` in full.
+    pub fn scale_of(&self, adapter: &AdapterOptions, module: &str) -> f64 {
+        let alpha = matching(&self.alpha_pattern, module).unwrap_or(self.alpha);
+        alpha / adapter.rank_of(module) as f64
+    }
+}
+
+impl Method for Loha {
+    fn tensors(&self, layer: &Layer<'_>) -> Vec<Tensor> {
+        let (rank, left, right) = (layer.rank(), layer.rows, layer.columns);
+        let shapes = [[left, rank], [rank, right]];
+        let shapes = shapes.iter().cycle();
+        HADA.iter()
+            .zip(shapes)
+            .map(|(name, shape)| Tensor::new(name, *shape))
+            .collect()
+    }
+
+    fn shorter_side(&self, rank: usize) -> usize {
+        self.rank_pattern.values().fold(rank, |most, of| most.max(*of))
+    }
+
+    fn rank_pattern(&self) -> Option<&Patterns<usize>> {
+        Some(&self.rank_pattern)
+    }
+
+    fn alpha_pattern(&self) -> Option<&Patterns<f64>> {
+        Some(&self.alpha_pattern)
+    }
+
+    fn check_values(&self, found: &mut Vec<Invalid>) {
+        check_scale("loha", self.alpha, &self.rank_pattern, &self.alpha_pattern, found);
+    }
+
+    fn check(&self, context: &Context<'_>, found: &mut Vec<Invalid>) {
+        check_four_bits(context, found);
+    }
+}
+
+/// The ranges of ranks and alphas of the map `map`.
+pub(super) fn check_scale(
+    map: &str,
+    alpha: f64,
+    ranks: &Patterns<usize>,
+    alphas: &Patterns<f64>,
+    found: &mut Vec<Invalid>,
+) {
+    let mut check = |key: String, alpha: f64| {
+        let holds = alpha > 0.0 && alpha <= 1e6;
+        found.extend(number(&key, alpha, holds, "more than 0 and at most 1e6").err());
+    };
+    check(format!("{map}.alpha"), alpha);
+    for (pattern, alpha) in alphas {
+        check(format!("{map}.alpha_pattern.{pattern}"), *alpha);
+    }
+    for (pattern, rank) in ranks {
+        let key = format!("{map}.rank_pattern.{pattern}");
+        found.extend(
+            at_least(&key, *rank, 1)
+                .and_then(|()| at_most(&key, *rank, 1 << 16))
+                .err(),
+        );
+    }
+}

@@ -1,0 +1,211 @@
+//! LoKr (Yeh et al. 2023, arXiv:2309.14859): the Kronecker product of a small matrix and a low-rank product is added to
+//! the weight.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::facts::{Facts, Of, SavedTensor};
+use super::field::{fixed, key, start};
+use super::loha::{DROPOUTS, check_scale};
+use super::method::{Context, Layer, Method, Tensor};
+use crate::invalid::Invalid;
+use crate::{AdapterOptions, Dtype, Patterns, Stack, matching};
+
+/// The first matrix, `[l, m]`, or its factors.
+pub const LOKR_W1: [&str; 3] = ["lokr_w1", "lokr_w1_a", "lokr_w1_b"];
+/// The second matrix, `[k, n]`, or its factors. Outputs are l · k, inputs m · n.
+pub const LOKR_W2: [&str; 3] = ["lokr_w2", "lokr_w2_a", "lokr_w2_b"];
+
+pub(super) const FACTS: Facts = Facts {
+    title: "LoKr",
+    peft_type: "LOKR",
+    mark: None,
+    of: Of::Layers,
+    is_chosen_by_family: false,
+    keys: &["rank", "lokr", "adapter_dtype"],
+    fields: &[
+        key("r", "rank").default("8").decides().field(),
+        key("alpha", "lokr.alpha").decides().field(),
+        DROPOUTS[0],
+        DROPOUTS[1],
+        fixed("use_effective_conv2d", "false"),
+        key("decompose_both", "lokr.decompose_both").decides().field(),
+        key("decompose_factor", "lokr.decompose_factor").decides().field(),
+        fixed("rank_dropout_scale", "false"),
+        start("init_weights", "true"),
+        key("rank_pattern", "lokr.rank_pattern").decides().field(),
+        key("alpha_pattern", "lokr.alpha_pattern").decides().field(),
+    ],
+    tensors: &[
+        SavedTensor::matrix(LOKR_W1[0]),
+        SavedTensor::matrix(LOKR_W1[1]).rank_at(1),
+        SavedTensor::matrix(LOKR_W1[2]).rank_at(0),
+        SavedTensor::matrix(LOKR_W2[0]),
+        SavedTensor::matrix(LOKR_W2[1]).rank_at(1),
+        SavedTensor::matrix(LOKR_W2[2]).rank_at(0),
+    ],
+};
+
+/// Options of LoKr.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Lokr {
+    /// The product is scaled by alpha / rank.
+    pub alpha: f64,
+    /// The first matrix is a product of two factors, too, where its larger side is more than twice the rank.
+    pub decompose_both: bool,
+    /// The first factor of the sides: -1 makes both factors of a side as equal as can be.
+    pub decompose_factor: i64,
+    /// Other ranks of some modules, by a regular expression for the end of their names.
+    #[schemars(with = "BTreeMap<String, usize>")]
+    pub rank_pattern: Patterns<usize>,
+    /// Other values of alpha for some modules, by patterns as in rank_pattern.
+    #[schemars(with = "BTreeMap<String, f64>")]
+    pub alpha_pattern: Patterns<f64>,
+}
+
+impl Default for Lokr {
+    fn default() -> Self {
+        Self {
+            alpha: 8.0,
+            decompose_both: false,
+            decompose_factor: -1,
+            rank_pattern: Patterns::new(),
+            alpha_pattern: Patterns::new(),
+        }
+    }
+}
+
+/// The shapes of LoKr's two matrices for one layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LokrShape {
+    /// Rows and columns of the first matrix.
+    pub first: [usize; 2],
+    /// Rows and columns of the second matrix.
+    pub second: [usize; 2],
+    /// The rank of the first matrix's factors, if it has factors.
+    pub first_rank: Option<usize>,
+    /// The rank of the second matrix's factors, if it has factors.
+    pub second_rank: Option<usize>,
+}
+
+impl Lokr {
+    /// The factor of what is added to the weight of the module called `module` in full.
+    pub fn scale_of(&self, adapter: &AdapterOptions, module: &str) -> f64 {
+        let alpha = matching(&self.alpha_pattern, module).unwrap_or(self.alpha);
+        alpha / adapter.rank_of(module) as f64
+    }
+
+    /// The shapes for a layer (`update_layer` in PEFT's `tuners/lokr/layer.py`).
+    pub fn shape(&self, layer: &Layer<'_>) -> LokrShape {
+        let rank = layer.rank();
+        let [l, k] = self.factors(layer.rows);
+        let [m, n] = self.factors(layer.columns);
+        let is_low = |side: usize| 2 * rank < side;
+        LokrShape {
+            first: [l, m],
+            second: [k, n],
+            first_rank: (self.decompose_both && is_low(l.max(m))).then_some(rank),
+            second_rank: is_low(k.max(n)).then_some(rank),
+        }
+    }
+
+    /// Two factors of a side (`factorization`).
+    fn factors(&self, side: usize) -> [usize; 2] {
+        let most = usize::try_from(self.decompose_factor).unwrap_or(side);
+        if self.decompose_factor > 0 && side.is_multiple_of(most) {
+            return [most, side / most];
+        }
+        let (mut first, mut second) = (1, side);
+        while first < second {
+            let next = (first + 1..).find(|next| side.is_multiple_of(*next)).unwrap_or(side);
+            let other = side / next;
+            // PEFT never shortens the length that it compares with.
+            if next + other > 1 + side || next > most {
+                break;
+            }
+            (first, second) = (next, other);
+        }
+        [first.min(second), first.max(second)]
+    }
+}
+
+impl Method for Lokr {
+    fn tensors(&self, layer: &Layer<'_>) -> Vec<Tensor> {
+        let shape = self.shape(layer);
+        let matrix = |names: [&'static str; 3], [rows, columns]: [usize; 2], rank: Option<usize>| match rank {
+            None => vec![Tensor::new(names[0], [rows, columns])],
+            Some(rank) => vec![
+                Tensor::new(names[1], [rows, rank]),
+                Tensor::new(names[2], [rank, columns]),
+            ],
+        };
+        let mut tensors = matrix(LOKR_W1, shape.first, shape.first_rank);
+        tensors.extend(matrix(LOKR_W2, shape.second, shape.second_rank));
+        tensors
+    }
+
+    fn shorter_side(&self, _: usize) -> usize {
+        usize::MAX
+    }
+
+    fn rank_pattern(&self) -> Option<&Patterns<usize>> {
+        Some(&self.rank_pattern)
+    }
+
+    fn alpha_pattern(&self) -> Option<&Patterns<f64>> {
+        Some(&self.alpha_pattern)
+    }
+
+    fn check_values(&self, found: &mut Vec<Invalid>) {
+        check_scale("lokr", self.alpha, &self.rank_pattern, &self.alpha_pattern, found);
+        if self.decompose_factor != -1 && self.decompose_factor < 1 {
+            let message = format!("must be -1, or at least 1, got {}", self.decompose_factor);
+            found.push(Invalid::new("lokr.decompose_factor", message));
+        }
+    }
+
+    fn check(&self, context: &Context<'_>, found: &mut Vec<Invalid>) {
+        check_four_bits(context, found);
+    }
+}
+
+/// What PEFT does not do beside weights of 4 bits, whose shape it takes for the layer's.
+pub(super) fn check_four_bits(context: &Context<'_>, found: &mut Vec<Invalid>) {
+    if context.stack == Stack::Torch && context.model.dtype == Dtype::Int4 {
+        let title = context.adapter.adapter().facts().title;
+        let message = format!("PEFT's {title} takes the packed shape of weights in 4 bits for the layer's, and fails");
+        let invalid = Invalid::new("adapter", message).with("dtype");
+        found.push(invalid.help("use `dtype: int8` or `bfloat16`, or another `adapter`"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_have_the_factors_of_peft() {
+        let factors = |decompose_factor, side| {
+            let lokr = Lokr {
+                decompose_factor,
+                ..Lokr::default()
+            };
+            lokr.factors(side)
+        };
+        for (side, expected) in [
+            (576, [24, 24]),
+            (896, [28, 32]),
+            (4864, [64, 76]),
+            (1536, [32, 48]),
+            (11_008, [86, 128]),
+            (127, [1, 127]),
+            (40, [5, 8]),
+        ] {
+            assert_eq!(factors(-1, side), expected, "{side}");
+        }
+        assert_eq!((factors(8, 24), factors(16, 24)), ([8, 3], [4, 6]));
+    }
+}
