@@ -14,7 +14,7 @@ use crate::fixtures::{Tensors, assert_close, fixture};
 const ROWS: usize = 3;
 
 /// Each adapter with its base.
-const ADAPTERS: [(&str, &str); 25] = [
+const ADAPTERS: [(&str, &str); 36] = [
     ("tiny_llama", "tiny_llama"),
     ("tiny_llama_rslora", "tiny_llama"),
     ("tiny_llama_patterns", "tiny_llama"),
@@ -30,6 +30,14 @@ const ADAPTERS: [(&str, &str); 25] = [
     ("tiny_llama_miss_odd", "tiny_llama"),
     ("tiny_llama_miss_mini", "tiny_llama"),
     ("tiny_llama_vera", "tiny_llama"),
+    ("tiny_llama_oft", "tiny_llama"),
+    ("tiny_llama_oft_exact", "tiny_llama"),
+    ("tiny_llama_oft_share", "tiny_llama"),
+    ("tiny_llama_loha", "tiny_llama"),
+    ("tiny_llama_loha_patterns", "tiny_llama"),
+    ("tiny_llama_lokr", "tiny_llama"),
+    ("tiny_llama_lokr_both", "tiny_llama"),
+    ("tiny_llama_lokr_factor", "tiny_llama"),
     ("tiny_llama_ln", "tiny_llama"),
     ("tiny_qwen2_bias_some", "tiny_qwen2"),
     ("tiny_qwen2_ia3", "tiny_qwen2"),
@@ -39,6 +47,9 @@ const ADAPTERS: [(&str, &str); 25] = [
     ("tiny_bert_ia3", "tiny_bert"),
     ("tiny_bert_miss", "tiny_bert"),
     ("tiny_bert_vera", "tiny_bert"),
+    ("tiny_bert_oft", "tiny_bert"),
+    ("tiny_bert_loha", "tiny_bert"),
+    ("tiny_bert_lokr", "tiny_bert"),
     ("tiny_distilbert", "tiny_distilbert"),
 ];
 

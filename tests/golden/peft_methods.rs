@@ -1,4 +1,4 @@
-//! Methods other than LoRA's: IA3, MiSS, VeRA, prompt tuning, prefix tuning and LayerNorm tuning, on decoders and on encoders, whose layers have biases.
+//! Methods other than LoRA's, on decoders and on encoders, whose layers have biases.
 
 use std::fs;
 use std::path::Path;
@@ -13,15 +13,18 @@ use crate::models::{assert_gradients, assert_logits};
 use crate::runs::{Golden, adapter_cell, assert_run};
 
 /// A decoder of each method, with all of its runs.
-const DECODERS: [&str; 6] = [
+const DECODERS: [&str; 9] = [
     "tiny_llama_ia3",
     "tiny_llama_miss",
     "tiny_llama_vera",
     "tiny_llama_prompt",
     "tiny_llama_ln",
     "tiny_llama_prefix",
+    "tiny_llama_oft",
+    "tiny_llama_loha",
+    "tiny_llama_lokr",
 ];
-const OTHERS: [&str; 11] = [
+const OTHERS: [&str; 19] = [
     "tiny_llama_ia3_inputs",
     "tiny_qwen2_ia3",
     "tiny_bert_ia3",
@@ -33,6 +36,14 @@ const OTHERS: [&str; 11] = [
     "tiny_gemma3_ln",
     "tiny_qwen2_ln",
     "tiny_qwen3_prefix",
+    "tiny_llama_oft_exact",
+    "tiny_llama_oft_share",
+    "tiny_bert_oft",
+    "tiny_llama_loha_patterns",
+    "tiny_bert_loha",
+    "tiny_llama_lokr_both",
+    "tiny_llama_lokr_factor",
+    "tiny_bert_lokr",
 ];
 
 fn models() -> impl Iterator<Item = &'static str> {
@@ -90,6 +101,9 @@ fn twenty_steps_in_fewer_bits() {
         assert_run(model, name, &cell, 2e-2);
     };
     let with_bfloat16 = [
+        "tiny_llama_oft_exact",
+        "tiny_llama_oft_share",
+        "tiny_llama_lokr_both",
         "tiny_llama_ia3_inputs",
         "tiny_qwen2_ia3",
         "tiny_bert_ia3",
@@ -106,13 +120,14 @@ fn twenty_steps_in_fewer_bits() {
         }
         run(model, "int8", Dtype::Int8);
     }
-    // PEFT refuses IA3 in 4 bits.
+    // PEFT refuses IA3, LoHa and LoKr in 4 bits.
     for model in [
         "tiny_llama_miss",
         "tiny_llama_vera",
         "tiny_llama_prompt",
         "tiny_llama_ln",
         "tiny_llama_prefix",
+        "tiny_llama_oft",
     ] {
         run(model, "int4", Dtype::Int4);
     }

@@ -49,7 +49,7 @@ fn checkpoint(model: &str) -> String {
 }
 
 /// The files of golden runs.
-const FILES: [&str; 21] = [
+const FILES: [&str; 24] = [
     "golden.json",
     "golden_adafactor.json",
     "golden_adamw_8bit.json",
@@ -57,6 +57,9 @@ const FILES: [&str; 21] = [
     "golden_encoders.json",
     "golden_ia3.json",
     "golden_lion.json",
+    "golden_loha.json",
+    "golden_lokr.json",
+    "golden_oft.json",
     "golden_ln_tuning.json",
     "golden_lora.json",
     "golden_miss.json",

@@ -14,6 +14,7 @@ use expctl::nn::encoder_block::EncoderBlock;
 use expctl::nn::encoder_embedding::EncoderEmbedding;
 use expctl::nn::feed_forward::FeedForward;
 use expctl::nn::loss::{CausalLoss, Targets};
+use expctl::nn::prefix::{Past, PastGradients};
 use expctl::nn::rope::Rope;
 use expctl::trace::{Account, Event, Trace};
 use expctl::trace::{ByCategory, ByPhase, Category, Phase};
@@ -46,15 +47,15 @@ fn decoder_block(config: &Config, sample: &mut dyn FnMut()) {
     let pass = config.pass();
     for needs_dx in [true, false] {
         memory::set_phase(Phase::Forward);
-        let (y, mut saved) = block.forward(config.x(), &rope, None, &pass).unwrap();
+        let (y, mut saved) = block.forward(config.x(), &rope, Past::NONE, &pass).unwrap();
         sample();
         drop(y);
         if config.is_checkpointed {
-            saved = block.recompute(saved.into_input(), &rope, None, &pass).unwrap();
+            saved = block.recompute(saved.into_input(), &rope, Past::NONE, &pass).unwrap();
         }
         memory::set_phase(Phase::Backward);
         let dx = block
-            .backward(saved, config.dy(), &rope, None, needs_dx, &pass)
+            .backward(saved, config.dy(), &rope, PastGradients::NONE, needs_dx, &pass)
             .unwrap();
         sample();
         drop(dx);

@@ -6,7 +6,7 @@ use expctl::kernels::Sequences;
 use expctl::kernels::attention::Scores;
 use expctl::kernels::softcap::SoftCap;
 use expctl::memory;
-use expctl::nn::adapter::{Adapter, Dora, Down, Ia3, LowRank, SharedFactors, Up};
+use expctl::nn::adapter::{Adapter, Dora, Down, Ia3, Loha, Lokr, LowRank, Oft, SharedFactors, Up};
 use expctl::nn::attention::{Attention, Visibility};
 use expctl::nn::decoder_block::OutputNorm;
 use expctl::nn::dropout::Dropout;
@@ -215,6 +215,26 @@ impl Config {
                     let largest = (outputs + 3, inputs + 5);
                     let shared = SharedFactors::new(0, self.rank, largest, dtype, &Device::Cpu).unwrap();
                     Box::new(LowRank::vera(&vera, &adapter, shared.into(), 0, name, outputs, &Device::Cpu).unwrap())
+                }
+                options::Adapter::Oft => {
+                    let oft = options::Oft {
+                        oft_block_size: 16,
+                        ..options::Oft::default()
+                    };
+                    let adapter = AdapterOptions::new(AdapterMethod::Oft(oft.clone()));
+                    Box::new(Oft::new(&oft, &adapter, ModuleName::new("layer"), inputs, &Device::Cpu).unwrap())
+                }
+                options::Adapter::Loha => {
+                    let loha = options::Loha::default();
+                    let adapter = AdapterOptions::of_rank(AdapterMethod::Loha(loha.clone()), self.rank);
+                    let (name, shape) = (ModuleName::new("layer"), (outputs, inputs));
+                    Box::new(Loha::new(&loha, &adapter, 0, name, shape, &Device::Cpu).unwrap())
+                }
+                options::Adapter::Lokr => {
+                    let lokr = options::Lokr::default();
+                    let adapter = AdapterOptions::of_rank(AdapterMethod::Lokr(lokr.clone()), self.rank);
+                    let (name, shape) = (ModuleName::new("layer"), (outputs, inputs));
+                    Box::new(Lokr::new(&lokr, &adapter, 0, name, shape, &Device::Cpu).unwrap())
                 }
                 options::Adapter::PromptTuning | options::Adapter::PrefixTuning | options::Adapter::LnTuning => {
                     unreachable!("no layer has it")

@@ -4,18 +4,17 @@ use rayon::prelude::*;
 
 use super::{
     InstructionSet, columns,
-    gemm::operand::Number,
     reduce::{LANES, total},
 };
 use crate::Dispatch as _;
 
 /// Writes a row whose elements are multiplied by its factor and by those of the columns.
-pub fn scaled<P: Number>(row: &[f32], of_row: f32, of_columns: &[f32], out: &mut [P]) {
+pub fn scale(row: &mut [f32], of_row: f32, of_columns: &[f32]) {
     InstructionSet::current().run(
         #[inline(always)]
         || {
-            for ((out, value), of_column) in out.iter_mut().zip(row).zip(of_columns) {
-                *out = P::narrow(value * of_row * of_column);
+            for (value, of_column) in row.iter_mut().zip(of_columns) {
+                *value = *value * of_row * of_column;
             }
         },
     );

@@ -17,7 +17,7 @@ use super::{
     linear::Projection,
     norm::RmsNorm,
     param::Param,
-    prefix::{Past, Prefix},
+    prefix::{Past, PastGradients},
     rope::Rope,
     sdpa,
     tensor::Tensor,
@@ -89,22 +89,14 @@ impl Attention {
         x: &Tensor,
         residual: Option<&Tensor>,
         rope: Option<&Rope>,
-        past: Option<Past<'_>>,
+        past: Past<'_>,
         pass_of_x: &Pass,
     ) -> Result<(Tensor, Saved)> {
-        let [q, k, v] = self.qkv.forward(x, pass_of_x)?;
-        let longer = past.map(|past| past.pass(pass_of_x));
-        let pass = longer.as_ref().unwrap_or(pass_of_x);
-        let [q, k, v] = match past {
-            Some(past) => past.before_all([q, k, v], &pass.sequences)?,
-            None => [q, k, v],
-        };
+        let pass = &*past.pass(pass_of_x);
+        let [q, k, v] = past.before_all(self.qkv.forward(x, pass_of_x)?, &pass.sequences)?;
         let [q_name, k_name, v_name] = self.names;
         let (inputs, [q, k]) = self.norm_and_rotate([q, k], rope, pass)?;
-        let [k, v] = match past {
-            Some(past) => [past.keys(k, &pass.sequences)?, past.values(v, &pass.sequences)?],
-            None => [k, v],
-        };
+        let [k, v] = [past.keys(k, &pass.sequences)?, past.values(v, &pass.sequences)?];
         // The backward pass computes the norms again: that is cheaper than keeping their outputs, too.
         let (inputs, [q, k]) = match inputs {
             Some([q_input, k_input]) => (Some([kept(q_name, q_input), kept(k_name, k_input)]), [q, k]),
@@ -126,10 +118,11 @@ impl Attention {
         };
         let [q, k, v] = qkv;
         let [q, k] = inputs.unwrap_or([q, k]);
-        let rows = past.map(|past| past.without(&out, &pass.sequences)).transpose()?;
-        let y =
-            self.output
-                .forward_dropped(rows.as_ref().unwrap_or(&out), residual, &self.output_dropout, pass_of_x)?;
+        let rows = past.without(&out, &pass.sequences)?;
+        let y = self
+            .output
+            .forward_dropped(&rows, residual, &self.output_dropout, pass_of_x)?;
+        drop(rows);
         let qkv = [q, k, v];
         Ok((y, Saved { qkv, out, softmax }))
     }
@@ -142,7 +135,7 @@ impl Attention {
         saved: Saved,
         dy: &Tensor,
         rope: Option<&Rope>,
-        mut prefix: Option<(&mut Prefix, usize)>,
+        mut of_past: PastGradients<'_>,
         pass_of_x: &Pass,
     ) -> Result<Option<Tensor>> {
         let Saved {
@@ -152,26 +145,18 @@ impl Attention {
         } = saved;
         let dy = self.output_dropout.backward(dy, x.dtype(), pass_of_x)?;
         let (d_out, carried) = self.output.input_gradient([&dy], pass_of_x, dy.dtype())?;
-        let past = prefix.as_ref().map(|(prefix, block)| prefix.of_block(*block));
-        let longer = past.map(|past| past.pass(pass_of_x));
-        let pass = longer.as_ref().unwrap_or(pass_of_x);
-        let d_out = match past {
-            // Beside a prefix, nothing of the layer is trained.
-            Some(past) => past.before(&d_out, &pass.sequences)?,
-            None => {
-                self.output.accumulate(&out, [&dy], carried, pass)?;
-                d_out
-            }
-        };
+        let past = of_past.past();
+        let pass = &*past.pass(pass_of_x);
+        // Beside a prefix, nothing of the layer is trained.
+        if past.is_none() {
+            self.output.accumulate(&out, [&dy], carried, pass)?;
+        }
+        let d_out = past.before(d_out, &pass.sequences)?;
         drop(dy);
         let (inputs, [q, k]) = match self.norms {
             Some(_) => {
                 let (inputs, [q, k]) = self.norm_and_rotate([q, k], rope, pass)?;
-                let k = match past {
-                    Some(past) => past.keys(k, &pass.sequences)?,
-                    None => k,
-                };
-                (inputs, [q, k])
+                (inputs, [q, past.keys(k, &pass.sequences)?])
             }
             None => (None, [q, k]),
         };
@@ -191,9 +176,7 @@ impl Attention {
             }
         };
         drop((qkv, d_out));
-        if let Some((prefix, block)) = &mut prefix {
-            prefix.accumulate(*block, [&dk, &dv], &pass.sequences)?;
-        }
+        of_past.accumulate([&dk, &dv], &pass.sequences)?;
         let [q_heads, k_heads] = self.rotated(rope, pass);
         let [dq, dk] = match (inputs, &mut self.norms, rope) {
             (Some([q, k]), Some([q_norm, k_norm]), _) => [
@@ -203,10 +186,7 @@ impl Attention {
             (_, _, Some(rope)) => [rope.backward(dq, q_heads)?, rope.backward(dk, k_heads)?],
             (_, _, None) => [dq, dk],
         };
-        let [dq, dk, dv] = match &prefix {
-            Some((prefix, block)) => prefix.of_block(*block).without_all([dq, dk, dv], &pass.sequences)?,
-            None => [dq, dk, dv],
-        };
+        let [dq, dk, dv] = of_past.past().without_all([dq, dk, dv], &pass.sequences)?;
         let dys = [&dq, &dk, &dv];
         if needs_dx {
             return self.qkv.backward(x, dys, pass_of_x).map(Some);

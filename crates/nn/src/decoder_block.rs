@@ -10,7 +10,7 @@ use super::{
     feed_forward::{self, FeedForward, within},
     norm::RmsNorm,
     param::Param,
-    prefix::{Past, Prefix},
+    prefix::{Past, PastGradients},
     rope::Rope,
     tensor::Tensor,
 };
@@ -89,7 +89,7 @@ impl Saved {
 
 impl DecoderBlock {
     /// The output of `x`, both `[tokens, hidden]` in the hidden dtype.
-    pub fn forward(&self, x: Tensor, rope: &Rope, past: Option<Past<'_>>, pass: &Pass) -> Result<(Tensor, Saved)> {
+    pub fn forward(&self, x: Tensor, rope: &Rope, past: Past<'_>, pass: &Pass) -> Result<(Tensor, Saved)> {
         let saved = self.recompute(x, rope, past, pass)?;
         let y = match (&self.mlp_norm, &saved.fed) {
             (Some(norm), Some(fed)) => norm.forward_onto(fed, &saved.middle)?,
@@ -102,7 +102,7 @@ impl DecoderBlock {
     }
 
     /// Saved by the forward pass, without the block's output.
-    pub fn recompute(&self, x: Tensor, rope: &Rope, past: Option<Past<'_>>, pass: &Pass) -> Result<Saved> {
+    pub fn recompute(&self, x: Tensor, rope: &Rope, past: Past<'_>, pass: &Pass) -> Result<Saved> {
         let x = x.kept();
         let normed = of_block(INPUT_NORM, || self.input_norm.forward(&x))?;
         let (middle, attended, attention) = match &self.attention_norm {
@@ -149,7 +149,7 @@ impl DecoderBlock {
         saved: Saved,
         dy: Tensor,
         rope: &Rope,
-        prefix: Option<(&mut Prefix, usize)>,
+        of_past: PastGradients<'_>,
         needs_dx: bool,
         pass: &Pass,
     ) -> Result<Option<Tensor>> {
@@ -178,7 +178,7 @@ impl DecoderBlock {
         let d_normed = of_block(ATTENTION, || {
             let dy = d_attended.as_ref().unwrap_or(&dy);
             self.self_attn
-                .backward(x_of_attention, attention, dy, Some(rope), prefix, pass)
+                .backward(x_of_attention, attention, dy, Some(rope), of_past, pass)
         })?;
         drop((normed, d_attended));
         d_normed
@@ -231,6 +231,7 @@ mod tests {
     use options::Dtype;
 
     use super::*;
+    use crate::prefix::Prefix;
     use crate::{
         activation::{GeGlu, SwiGlu},
         attention::Visibility,
@@ -312,13 +313,13 @@ mod tests {
             (true, 0, Eager, Norms::Outputs, pass(2, 5)),
         ] {
             let (mut block, rope) = block(trainable, rank, implementation, norms);
-            let (_, saved) = block.forward(tensor(&x), &rope, None, &pass).unwrap();
+            let (_, saved) = block.forward(tensor(&x), &rope, Past::NONE, &pass).unwrap();
             let dx = block
-                .backward(saved, tensor(&dy), &rope, None, true, &pass)
+                .backward(saved, tensor(&dy), &rope, PastGradients::NONE, true, &pass)
                 .unwrap()
                 .unwrap();
             let objective = |block: &DecoderBlock, x: &Candle| {
-                let (y, _) = block.forward(tensor(x), &rope, None, &pass).unwrap();
+                let (y, _) = block.forward(tensor(x), &rope, Past::NONE, &pass).unwrap();
                 dot(&y, &dy)
             };
             assert_finite_differences(&mut block, objective, &x, &dx, 5e-3);
@@ -333,11 +334,9 @@ mod tests {
             let (mut block, rope) = block(false, 0, implementation, norms);
             let mut prefix = Prefix::new((3, 2, 4), Dtype::Float32, 0, &Device::Cpu).unwrap();
             prefix.embeddings.set(tensor(&start));
-            let (y, saved) = block
-                .forward(tensor(&x), &rope, Some(prefix.of_block(1)), &pass)
-                .unwrap();
+            let (y, saved) = block.forward(tensor(&x), &rope, prefix.of_block(1), &pass).unwrap();
             let dx = block
-                .backward(saved, tensor(&dy), &rope, Some((&mut prefix, 1)), true, &pass)
+                .backward(saved, tensor(&dy), &rope, prefix.gradients(1), true, &pass)
                 .unwrap()
                 .unwrap();
             (y, dx, prefix)
@@ -362,9 +361,9 @@ mod tests {
         let pass = dropout_pass(2, 5, 1);
         let run = |implementation, norms| {
             let (mut block, rope) = block(true, 2, implementation, norms);
-            let (y, saved) = block.forward(tensor(&x), &rope, None, &pass).unwrap();
+            let (y, saved) = block.forward(tensor(&x), &rope, Past::NONE, &pass).unwrap();
             let dx = block
-                .backward(saved, tensor(&dy), &rope, None, true, &pass)
+                .backward(saved, tensor(&dy), &rope, PastGradients::NONE, true, &pass)
                 .unwrap()
                 .unwrap();
             (y, dx, take_gradients(&mut block))
@@ -387,9 +386,9 @@ mod tests {
         let pass = dropout_pass(2, 5, 1);
         let run = |trainable, norms, needs_dx| {
             let (mut block, rope) = block(trainable, 2, Sdpa, norms);
-            let (_, saved) = block.forward(tensor(&x), &rope, None, &pass).unwrap();
+            let (_, saved) = block.forward(tensor(&x), &rope, Past::NONE, &pass).unwrap();
             let dx = block
-                .backward(saved, tensor(&dy), &rope, None, needs_dx, &pass)
+                .backward(saved, tensor(&dy), &rope, PastGradients::NONE, needs_dx, &pass)
                 .unwrap();
             (dx, take_gradients(&mut block))
         };
@@ -413,12 +412,12 @@ mod tests {
         let pass = dropout_pass(2, 5, 1);
         let run = |is_checkpointed: bool, norms| {
             let (mut block, rope) = block(true, 2, Eager, norms);
-            let (_, mut saved) = block.forward(tensor(&x), &rope, None, &pass).unwrap();
+            let (_, mut saved) = block.forward(tensor(&x), &rope, Past::NONE, &pass).unwrap();
             if is_checkpointed {
-                saved = block.recompute(saved.into_input(), &rope, None, &pass).unwrap();
+                saved = block.recompute(saved.into_input(), &rope, Past::NONE, &pass).unwrap();
             }
             let dx = block
-                .backward(saved, tensor(&dy), &rope, None, true, &pass)
+                .backward(saved, tensor(&dy), &rope, PastGradients::NONE, true, &pass)
                 .unwrap()
                 .unwrap();
             (dx, take_gradients(&mut block))

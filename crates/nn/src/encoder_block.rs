@@ -11,6 +11,7 @@ use super::{
     feed_forward::{self, FeedForward, within},
     layer_norm::LayerNorm,
     param::Param,
+    prefix::{Past, PastGradients},
     tensor::Tensor,
 };
 
@@ -71,7 +72,8 @@ impl EncoderBlock {
         let x = x.kept();
         let entered = memory::enter(ATTENTION);
         let (middle, attention) = within(ATTENTION, || {
-            self.attention.forward(&*self.input(&x)?, Some(&x), None, None, pass)
+            self.attention
+                .forward(&*self.input(&x)?, Some(&x), None, Past::NONE, pass)
         })?;
         let middle = middle.kept();
         let normed = within(self.attention_norm_name, || self.attention_norm.forward(&middle))?;
@@ -112,8 +114,14 @@ impl EncoderBlock {
         })?;
         drop(middle);
         let dx = within(ATTENTION, || {
-            self.attention
-                .backward((&*self.input(&x)?, needs_dx), attention, &dy, None, None, pass)
+            self.attention.backward(
+                (&*self.input(&x)?, needs_dx),
+                attention,
+                &dy,
+                None,
+                PastGradients::NONE,
+                pass,
+            )
         })?;
         dx.map(|dx| convert::add(dx, dy)).transpose()
     }

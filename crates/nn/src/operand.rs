@@ -6,7 +6,7 @@ use candle_core::{DType, Result};
 use half::{bf16, f16};
 use kernels::Dispatch as _;
 use kernels::{
-    Element, InstructionSet, adapters,
+    Element, InstructionSet,
     gemm::{
         OperandReader,
         multiply::Multiply,
@@ -20,10 +20,18 @@ use super::{
     weight::Weight,
 };
 
+/// The elements of a tensor in their format.
+#[derive(Clone, Copy)]
+enum Elements<'a> {
+    F32(&'a [f32]),
+    F16(&'a [f16]),
+    Bf16(&'a [bf16]),
+}
+
 /// A matrix of activations or dense weights, from one of its rows and columns on.
 #[derive(Clone, Copy)]
 pub(super) struct Matrix<'a> {
-    data: &'a Data,
+    elements: Elements<'a>,
     /// The first element.
     start: usize,
     /// Elements from one row to the next.
@@ -34,14 +42,17 @@ impl<'a> Matrix<'a> {
     /// # Errors
     /// If the elements are candle's.
     pub(super) fn new(tensor: &'a Tensor) -> Result<Self> {
-        match tensor.data() {
-            Data::F32(_) | Data::F16(_) | Data::Bf16(_) => Ok(Self {
-                data: tensor.data(),
-                start: 0,
-                stride: tensor.cols(),
-            }),
+        let elements = match tensor.data() {
+            Data::F32(values) => Elements::F32(values.values()),
+            Data::F16(values) => Elements::F16(values.values()),
+            Data::Bf16(values) => Elements::Bf16(values.values()),
             Data::Candle(_) => candle_core::bail!("a kernel was given a tensor of candle's: {tensor:?}"),
-        }
+        };
+        Ok(Self {
+            elements,
+            start: 0,
+            stride: tensor.cols(),
+        })
     }
 
     /// This matrix without its first columns.
@@ -51,12 +62,11 @@ impl<'a> Matrix<'a> {
     }
 
     /// Element `at` from the start on.
-    fn value(&self, at: usize) -> f32 {
-        match self.data {
-            Data::F32(values) => values.values()[self.start + at],
-            Data::F16(values) => values.values()[self.start + at].widen(),
-            Data::Bf16(values) => values.values()[self.start + at].widen(),
-            Data::Candle(_) => unreachable!("the format was checked when the matrix was made"),
+    pub(super) fn value(&self, at: usize) -> f32 {
+        match self.elements {
+            Elements::F32(values) => values[self.start + at],
+            Elements::F16(values) => values[self.start + at].widen(),
+            Elements::Bf16(values) => values[self.start + at].widen(),
         }
     }
 
@@ -64,6 +74,16 @@ impl<'a> Matrix<'a> {
     pub(super) fn skip_rows(mut self, rows: usize) -> Self {
         self.start += rows * self.stride;
         self
+    }
+
+    /// The elements of a row in float32.
+    pub(super) fn fill(&self, row: usize, cols: Range<usize>, out: &mut [f32]) {
+        let at = self.range(row, cols);
+        match self.elements {
+            Elements::F32(values) => out.copy_from_slice(&values[at]),
+            Elements::F16(values) => kernels::convert::widen(&values[at], out),
+            Elements::Bf16(values) => kernels::convert::widen(&values[at], out),
+        }
     }
 
     fn range(&self, row: usize, cols: Range<usize>) -> Range<usize> {
@@ -75,32 +95,40 @@ impl<'a> Matrix<'a> {
 impl<P: Multiply> OperandReader<P> for Matrix<'_> {
     fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [P]) -> &'a [P] {
         let at = self.range(row, cols);
-        match self.data {
-            Data::F32(values) => P::read(&values.values()[at], buffer),
-            Data::F16(values) => P::read(&values.values()[at], buffer),
-            Data::Bf16(values) => P::read(&values.values()[at], buffer),
-            Data::Candle(_) => unreachable!("the format was checked when the matrix was made"),
+        match self.elements {
+            Elements::F32(values) => P::read(&values[at], buffer),
+            Elements::F16(values) => P::read(&values[at], buffer),
+            Elements::Bf16(values) => P::read(&values[at], buffer),
         }
     }
 
     fn lend(&self) -> Option<(&[P], usize)> {
-        let values = match self.data {
-            Data::F32(values) => P::lend(&values.values()[self.start..]),
-            Data::F16(values) => P::lend(&values.values()[self.start..]),
-            Data::Bf16(values) => P::lend(&values.values()[self.start..]),
-            Data::Candle(_) => None,
+        let values = match self.elements {
+            Elements::F32(values) => P::lend(&values[self.start..]),
+            Elements::F16(values) => P::lend(&values[self.start..]),
+            Elements::Bf16(values) => P::lend(&values[self.start..]),
         };
         values.map(|values| (values, self.stride))
     }
 
     fn prefetch(&self, row: usize, cols: Range<usize>) {
         let at = self.range(row, cols);
-        match self.data {
-            Data::F32(values) => prefetch(&values.values()[at]),
-            Data::F16(values) => prefetch(&values.values()[at]),
-            Data::Bf16(values) => prefetch(&values.values()[at]),
-            Data::Candle(_) => {}
+        match self.elements {
+            Elements::F32(values) => prefetch(&values[at]),
+            Elements::F16(values) => prefetch(&values[at]),
+            Elements::Bf16(values) => prefetch(&values[at]),
         }
+    }
+}
+
+/// A matrix that is computed as it is read.
+pub trait ComputedRows: Sync {
+    /// Writes elements of a row.
+    fn fill(&self, row: usize, cols: Range<usize>, out: &mut [f32]);
+
+    /// Asks for the cache lines that elements of a row are computed from.
+    fn prefetch(&self, row: usize, cols: Range<usize>) {
+        let _ = (row, cols);
     }
 }
 
@@ -114,20 +142,7 @@ pub(super) enum Stored<'a> {
         /// The format that values are rounded to.
         products: DType,
     },
-    /// MiSS's first factor of this rank: a one where column modulo rank is the row.
-    Shards(usize),
-    /// A matrix of `period` columns that are repeated, from column `first` on.
-    Repeated {
-        matrix: Matrix<'a>,
-        period: usize,
-        first: usize,
-    },
-    /// A matrix whose rows and columns have a factor each.
-    Scaled {
-        matrix: Matrix<'a>,
-        of_rows: Matrix<'a>,
-        of_columns: Matrix<'a>,
-    },
+    Computed(Box<dyn ComputedRows + 'a>),
 }
 
 impl<'a> Stored<'a> {
@@ -153,12 +168,12 @@ impl Stored<'_> {
     /// Asks for the cache lines that a part of a row is made of.
     fn ask_for(&self, row: usize, cols: Range<usize>) {
         match self {
-            Self::Dense(matrix) | Self::Scaled { matrix, .. } => OperandReader::<f32>::prefetch(matrix, row, cols),
+            Self::Dense(matrix) => OperandReader::<f32>::prefetch(matrix, row, cols),
             Self::Quantized { matrix, first, .. } => {
                 let start = (first + row) * matrix.cols();
                 matrix.prefetch(start + cols.start..start + cols.end);
             }
-            Self::Shards(_) | Self::Repeated { .. } => {}
+            Self::Computed(rows) => rows.prefetch(row, cols),
         }
     }
 
@@ -170,45 +185,17 @@ impl Stored<'_> {
             _ => ROWS_AHEAD,
         }
     }
-
-    /// A row of a matrix that is computed from others.
-    fn computed_row<P: Number>(&self, row: usize, cols: Range<usize>, buffer: &mut [P]) {
-        let mut each = |value: &dyn Fn(usize) -> f32| {
-            for (out, col) in buffer.iter_mut().zip(cols.clone()) {
-                *out = P::narrow(value(col));
-            }
-        };
-        match self {
-            Self::Shards(rank) => each(&|col| f32::from(u8::from(col % rank == row))),
-            Self::Repeated { matrix, period, first } => {
-                each(&|col| matrix.value(row * period + (first + col) % period));
-            }
-            Self::Scaled {
-                matrix,
-                of_rows,
-                of_columns,
-            } => scaled_row(matrix, of_rows.value(row), of_columns, (row, cols), buffer),
-            Self::Dense(_) | Self::Quantized { .. } => unreachable!("these matrices are stored"),
-        }
-    }
 }
 
-/// Elements of a row of a matrix, times the row's factor and those of the columns.
-fn scaled_row<P: Number>(
-    matrix: &Matrix,
-    of_row: f32,
-    of_columns: &Matrix,
-    (row, cols): (usize, Range<usize>),
-    buffer: &mut [P],
-) {
+/// Elements of a row of a computed matrix, in the format of a product.
+fn fill<P: Number>(rows: &dyn ComputedRows, row: usize, cols: Range<usize>, buffer: &mut [P]) {
     const CHUNK: usize = 128;
-    let [mut values, mut factors] = [[0f32; CHUNK]; 2];
+    let mut values = [0f32; CHUNK];
     for (at, out) in buffer.chunks_mut(CHUNK).enumerate() {
         let start = cols.start + at * CHUNK;
-        let cols = start..start + out.len();
-        let values = OperandReader::<f32>::row(matrix, row, cols.clone(), &mut values[..out.len()]);
-        let factors = OperandReader::<f32>::row(of_columns, 0, cols, &mut factors[..out.len()]);
-        adapters::scaled(values, of_row, factors, out);
+        let values = &mut values[..out.len()];
+        rows.fill(row, start..start + out.len(), values);
+        kernels::convert::narrow(values, out);
     }
 }
 
@@ -239,8 +226,8 @@ impl OperandReader<bf16> for Stored<'_> {
                 matrix.dequantize_serial((first + row) * matrix.cols() + cols.start, buffer);
                 buffer
             }
-            Self::Shards(_) | Self::Repeated { .. } | Self::Scaled { .. } => {
-                self.computed_row(row, cols, buffer);
+            Self::Computed(rows) => {
+                fill(&**rows, row, cols, buffer);
                 buffer
             }
         }
@@ -281,8 +268,8 @@ impl OperandReader<f32> for Stored<'_> {
                 }
                 buffer
             }
-            Self::Shards(_) | Self::Repeated { .. } | Self::Scaled { .. } => {
-                self.computed_row(row, cols, buffer);
+            Self::Computed(rows) => {
+                rows.fill(row, cols, buffer);
                 buffer
             }
         }
@@ -317,24 +304,31 @@ fn round<E: Element>(values: &mut [f32]) {
 
 /// Matrices of as many columns, one below the other.
 pub(super) struct Stack<'a> {
-    parts: Vec<(usize, Stored<'a>)>,
+    first: (usize, Stored<'a>),
+    others: Vec<(usize, Stored<'a>)>,
 }
 
 impl<'a> Stack<'a> {
-    /// Takes each matrix with its number of rows.
-    pub(super) fn new(parts: Vec<(usize, Stored<'a>)>) -> Self {
-        Self { parts }
+    /// Takes each matrix with its number of rows; `None` without any.
+    pub(super) fn new(parts: Vec<(usize, Stored<'a>)>) -> Option<Self> {
+        let mut parts = parts.into_iter();
+        Some(Self {
+            first: parts.next()?,
+            others: parts.collect(),
+        })
     }
 
     /// The matrix that has a row, and which of its own it is.
     fn part(&self, mut row: usize) -> (&Stored<'a>, usize) {
-        for (rows, part) in &self.parts {
-            if row < *rows {
-                return (part, row);
+        let (mut rows, mut part) = (self.first.0, &self.first.1);
+        for (next_rows, next) in &self.others {
+            if row < rows {
+                break;
             }
             row -= rows;
+            (rows, part) = (*next_rows, next);
         }
-        unreachable!("a product reads no row that its operand has not got")
+        (part, row)
     }
 }
 
@@ -415,7 +409,7 @@ mod tests {
     fn stacked_matrices_are_one_below_the_other() {
         let (x, rows) = values([7, 5]);
         let below = |first, count| (count, Stored::Dense(Matrix::new(&x).unwrap().skip_rows(first)));
-        let stack = Stack::new(vec![below(4, 2), below(0, 1), below(5, 2)]);
+        let stack = Stack::new(vec![below(4, 2), below(0, 1), below(5, 2)]).unwrap();
         let read: Vec<Vec<f32>> = (0..5).map(|at| row::<f32>(&stack, at, 0..5)).collect();
         assert_eq!(read, [4, 5, 0, 5, 6].map(|at| rows[at].clone()));
     }

@@ -2,12 +2,15 @@
 //! every block has before those of each sequence. As in PEFT they are not rotated, and positions of tokens begin behind
 //! them.
 
+use std::borrow::Cow;
+
 use candle_core::{Device, Result, Tensor as Candle};
 use kernels::{Element, Sequences};
 use options::Dtype;
 
 use super::{
     Pass,
+    convert::Converted,
     param::Param,
     prompt::normal_embeddings,
     tensor::{Tensor, for_format},
@@ -44,7 +47,7 @@ impl Prefix {
 
     /// What stands before the keys and values of a block.
     pub fn of_block(&self, block: usize) -> Past<'_> {
-        Past { prefix: self, block }
+        Past(Some(OfBlock { prefix: self, block }))
     }
 
     fn tokens(&self) -> usize {
@@ -56,9 +59,14 @@ impl Prefix {
         (2 * block + part) * self.width
     }
 
+    /// What takes the gradients of a block's keys and values.
+    pub fn gradients(&mut self, block: usize) -> PastGradients<'_> {
+        PastGradients(Some((self, block)))
+    }
+
     /// Adds the gradients of a block's keys and values, which are summed over the sequences, from those of `sequences`
     /// that count virtual tokens.
-    pub fn accumulate(&mut self, block: usize, gradients: [&Tensor; 2], sequences: &Sequences) -> Result<()> {
+    fn accumulate(&mut self, block: usize, gradients: [&Tensor; 2], sequences: &Sequences) -> Result<()> {
         for (part, gradient) in gradients.into_iter().enumerate() {
             let sum = virtual_rows::sum(gradient, self.tokens(), sequences)?;
             let first = self.column(block, part);
@@ -68,42 +76,112 @@ impl Prefix {
     }
 }
 
-/// What stands before the keys and values of one block.
+/// Takes the gradients of what stands before the keys and values of one block, if there is something.
+#[derive(Debug)]
+pub struct PastGradients<'a>(Option<(&'a mut Prefix, usize)>);
+
+impl PastGradients<'_> {
+    /// Nothing stands there.
+    pub const NONE: Self = PastGradients(None);
+
+    /// What stands there.
+    pub(super) fn past(&self) -> Past<'_> {
+        self.0
+            .as_ref()
+            .map_or(Past::NONE, |(prefix, block)| prefix.of_block(*block))
+    }
+
+    /// Adds the gradients, from those of keys and values of `sequences` that count virtual tokens.
+    pub(super) fn accumulate(&mut self, gradients: [&Tensor; 2], sequences: &Sequences) -> Result<()> {
+        match &mut self.0 {
+            Some((prefix, block)) => prefix.accumulate(*block, gradients, sequences),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What stands before the keys and values of one block. Without anything, all is left as it is.
 #[derive(Debug, Clone, Copy)]
-pub struct Past<'a> {
+pub struct Past<'a>(Option<OfBlock<'a>>);
+
+/// A block's part of a prefix.
+#[derive(Debug, Clone, Copy)]
+struct OfBlock<'a> {
     prefix: &'a Prefix,
     block: usize,
 }
 
 impl Past<'_> {
+    /// Nothing.
+    pub const NONE: Self = Past(None);
+
+    /// True if there is nothing.
+    pub(super) fn is_none(self) -> bool {
+        self.0.is_none()
+    }
+
     /// The pass with the virtual tokens as tokens of each sequence.
-    pub(super) fn pass(self, pass: &Pass) -> Pass {
-        let own = self.prefix.tokens();
-        Pass {
+    pub(super) fn pass(self, pass: &Pass) -> Cow<'_, Pass> {
+        let Some(OfBlock { prefix, .. }) = self.0 else {
+            return Cow::Borrowed(pass);
+        };
+        let own = prefix.tokens();
+        Cow::Owned(Pass {
             sequences: Sequences::of(pass.sequences.iter().map(|tokens| own + tokens.len())),
             ..pass.clone()
-        }
+        })
     }
 
     /// The rows with zeros before those of each of the `sequences`, which count virtual tokens.
-    pub(super) fn before(self, x: &Tensor, sequences: &Sequences) -> Result<Tensor> {
-        virtual_rows::before(x, self.prefix.tokens(), None, sequences)
+    pub(super) fn before(self, x: Tensor, sequences: &Sequences) -> Result<Tensor> {
+        match self.0 {
+            Some(OfBlock { prefix, .. }) => virtual_rows::before(&x, prefix.tokens(), None, sequences),
+            None => Ok(x),
+        }
     }
 
     /// Queries, keys and values with zeros before the rows of each sequence. The old ones are freed as it goes.
     pub(super) fn before_all(self, [q, k, v]: [Tensor; 3], sequences: &Sequences) -> Result<[Tensor; 3]> {
-        let one = |x: Tensor| self.before(&x, sequences);
+        let one = |x: Tensor| self.before(x, sequences);
         Ok([one(q)?, one(k)?, one(v)?])
     }
 
     /// The gradients of queries, keys and values without the rows of virtual tokens.
     pub(super) fn without_all(self, [dq, dk, dv]: [Tensor; 3], sequences: &Sequences) -> Result<[Tensor; 3]> {
-        let one = |x: Tensor| self.without(&x, sequences);
+        let Some(past) = self.0 else { return Ok([dq, dk, dv]) };
+        let one = |x: Tensor| past.without(&x, sequences);
         Ok([one(dq)?, one(dk)?, one(dv)?])
     }
 
     /// The rows without those of virtual tokens.
-    pub(super) fn without(self, x: &Tensor, sequences: &Sequences) -> Result<Tensor> {
+    pub(super) fn without<'x>(self, x: &'x Tensor, sequences: &Sequences) -> Result<Converted<'x>> {
+        match self.0 {
+            Some(past) => past.without(x, sequences).map(Converted::Copy),
+            None => Ok(Converted::Same(x)),
+        }
+    }
+
+    /// The keys with the prefix's in the rows of virtual tokens.
+    pub(super) fn keys(self, k: Tensor, sequences: &Sequences) -> Result<Tensor> {
+        self.fill(0, k, sequences)
+    }
+
+    /// The values with the prefix's in the rows of virtual tokens.
+    pub(super) fn values(self, v: Tensor, sequences: &Sequences) -> Result<Tensor> {
+        self.fill(1, v, sequences)
+    }
+
+    fn fill(self, part: usize, x: Tensor, sequences: &Sequences) -> Result<Tensor> {
+        match self.0 {
+            Some(past) => past.fill(part, x, sequences),
+            None => Ok(x),
+        }
+    }
+}
+
+impl OfBlock<'_> {
+    /// The rows without those of virtual tokens.
+    fn without(self, x: &Tensor, sequences: &Sequences) -> Result<Tensor> {
         let (own, cols) = (self.prefix.tokens(), x.cols());
         if !x.has_kernels() {
             let x = x.to_candle()?;
@@ -125,16 +203,6 @@ impl Past<'_> {
                 }
             }))
         })
-    }
-
-    /// The keys with the prefix's in the rows of virtual tokens.
-    pub(super) fn keys(self, k: Tensor, sequences: &Sequences) -> Result<Tensor> {
-        self.fill(0, k, sequences)
-    }
-
-    /// The values with the prefix's in the rows of virtual tokens.
-    pub(super) fn values(self, v: Tensor, sequences: &Sequences) -> Result<Tensor> {
-        self.fill(1, v, sequences)
     }
 
     fn fill(self, part: usize, mut x: Tensor, sequences: &Sequences) -> Result<Tensor> {
@@ -190,13 +258,13 @@ mod tests {
             let mut prefix = Prefix::new((TOKENS, 2, WIDTH), Dtype::Float32, 1, &Device::Cpu).unwrap();
             prefix.embeddings.set(tensor(&start));
             let past = prefix.of_block(1);
-            let longer = || past.before(&tensor(&x), &sequences).unwrap();
+            let longer = || past.before(tensor(&x), &sequences).unwrap();
             let keys = past.keys(longer(), &sequences).unwrap();
             assert_close(&keys, &of_block(0), 0.0, "keys");
             let values = past.values(longer(), &sequences).unwrap();
             assert_close(&values, &of_block(1), 0.0, "values");
             assert_close(
-                &past.without(&values, &sequences).unwrap(),
+                &*past.without(&values, &sequences).unwrap(),
                 &x,
                 0.0,
                 "values of the sequences",

@@ -303,3 +303,60 @@ pub(crate) fn layer_norm(name: &'static str, features: usize, trainable: bool) -
 pub(crate) fn tiny() -> ModelConfig {
     Preset::named("tiny").unwrap().config()
 }
+
+/// Checks a layer whose adapter adds a matrix to the weight: kernels and plain ops agree, and both with candle's autograd
+/// over `matrix`, the matrix from what is trained.
+pub(crate) fn assert_delta<A: Adapter + 'static>(
+    make: impl Fn() -> A,
+    (outputs, inputs): (usize, usize),
+    matrix: impl Fn(&[Candle]) -> Candle,
+) {
+    let widths = [outputs - 7, 7];
+    let layer = || {
+        let linear = Linear {
+            adapter: Some(Box::new(make())),
+            ..biased("qk", outputs, inputs, 0, false)
+        };
+        Projection::<2>::new(vec![linear], widths)
+    };
+    let x = uniform("x", &[9, inputs]);
+    let dys = widths.map(|width| uniform("dy", &[9, width]));
+    let results = || {
+        let (mut layer, pass, x) = (layer(), pass(1, 9), tensor(&x));
+        let dys = dys.each_ref().map(tensor);
+        let ys = layer.forward(&x, &pass).unwrap();
+        let dx = layer.backward(&x, dys.each_ref(), &pass).unwrap();
+        let mut results: Vec<Candle> = ys.iter().map(|y| y.to_candle_f32().unwrap()).collect();
+        results.push(dx.to_candle_f32().unwrap());
+        results.extend(take_gradients(&mut layer));
+        results
+    };
+    let mut params = Vec::new();
+    let mut adapter = make();
+    adapter.params(&mut params);
+    let params: Vec<Candle> = params
+        .iter()
+        .map(|param| param.value.to_candle_f32().unwrap())
+        .collect();
+    let linear = biased("qk", outputs, inputs, 0, false);
+    let weight = linear.weight.rows_f32(0..outputs).unwrap();
+    let bias = linear.bias.unwrap().value.to_candle_f32().unwrap();
+    let y_of = |inputs: &[Candle]| {
+        let whole = (&weight + matrix(&inputs[1..])).unwrap();
+        let y = inputs[0].matmul(&whole.t().unwrap()).unwrap();
+        y.broadcast_add(&bias).unwrap()
+    };
+    let mut inputs: Vec<&Candle> = vec![&x];
+    inputs.extend(&params);
+    let dy = Candle::cat(&dys, 1).unwrap();
+    let y = y_of(&inputs.iter().map(|input| (*input).clone()).collect::<Vec<_>>());
+    let gradients = autograd(&inputs, &dy, y_of);
+    let expected = [y.narrow(1, 0, widths[0]).unwrap(), y.narrow(1, widths[0], 7).unwrap()];
+    let expected: Vec<Candle> = expected.into_iter().chain(gradients).collect();
+    for ours in [results(), with_plain_ops(results)] {
+        assert_eq!(ours.len(), expected.len());
+        for (at, (ours, expected)) in ours.iter().zip(&expected).enumerate() {
+            assert_close(&tensor(ours), expected, 1e-4, &format!("result {at}"));
+        }
+    }
+}

@@ -34,6 +34,7 @@ pub(super) fn put<'t>(place: &mut Place<'_, 't>) -> Option<Box<dyn Adapter<'t> +
         AdapterMethod::Ia3(_) => Box::new(Ia3::new(place)),
         AdapterMethod::Miss(miss) => Box::new(Miss::new(miss, place)),
         AdapterMethod::Vera(vera) => Box::new(Vera::new(vera, place)),
+        AdapterMethod::Oft(_) | AdapterMethod::Loha(_) | AdapterMethod::Lokr(_) => return None,
         AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning(_) => return None,
     })
 }

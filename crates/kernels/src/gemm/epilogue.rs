@@ -129,6 +129,19 @@ impl<'a, E> Output<'a, E> {
     }
 }
 
+/// Outputs that lie side by side in rows of `stride` elements, each `width` columns wide.
+pub fn windows<E>(values: &mut [E], stride: usize, width: usize) -> Vec<Output<'_, E>> {
+    let (rows, values) = (values.len().checked_div(stride).unwrap_or(0), values.as_mut_ptr());
+    let window = |first| Output {
+        values,
+        stride,
+        rows,
+        first,
+        borrowed: PhantomData,
+    };
+    (0..stride).step_by(width).map(window).collect()
+}
+
 /// `out = scale · product`, rounded to the output's format.
 pub struct Replace<'a, E> {
     /// The output.

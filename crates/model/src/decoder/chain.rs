@@ -4,7 +4,13 @@ use candle_core::{Device, Result};
 use data::MicroBatch;
 use memory::{Buffer, tiers::Slot};
 use nn::{
-    Pass, adapter::SharedFactors, decoder_block, loss::Targets, param::Param, prefix::Past, tensor::Tensor,
+    Pass,
+    adapter::SharedFactors,
+    decoder_block,
+    loss::Targets,
+    param::Param,
+    prefix::{Past, PastGradients},
+    tensor::Tensor,
     virtual_tokens::VirtualTokens,
 };
 
@@ -109,11 +115,11 @@ impl Chain for Decoder {
         pass: &Pass,
     ) -> Result<Option<Tensor>> {
         let block = &mut self.blocks[index];
-        let prefix = match &mut self.virtual_tokens {
-            Some(VirtualTokens::Prefix(prefix)) => Some((prefix, index)),
-            _ => None,
+        let of_past = match &mut self.virtual_tokens {
+            Some(VirtualTokens::Prefix(prefix)) => prefix.gradients(index),
+            _ => PastGradients::NONE,
         };
-        block.backward(saved, dy, self.rope.of(block), prefix, needs_dx, pass)
+        block.backward(saved, dy, self.rope.of(block), of_past, needs_dx, pass)
     }
 
     fn embed_backward(&mut self, ids: &Buffer<u32>, dy: Tensor, pass: &Pass) -> Result<()> {
@@ -140,8 +146,8 @@ impl Chain for Decoder {
 
 impl Decoder {
     /// What stands before the keys and values of a block.
-    fn past(&self, index: usize) -> Option<Past<'_>> {
-        self.prefix().map(|prefix| prefix.of_block(index))
+    fn past(&self, index: usize) -> Past<'_> {
+        self.prefix().map_or(Past::NONE, |prefix| prefix.of_block(index))
     }
 
     /// The targets of a micro-batch, whose rows stand behind virtual tokens.

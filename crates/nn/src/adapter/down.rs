@@ -1,11 +1,15 @@
 //! The first factor of a low-rank term, A `[rank, in]`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use candle_core::{Device, Result, Tensor as Candle};
 
 use super::shared::SharedFactors;
-use crate::{operand::Stored, param::Param};
+use crate::{
+    operand::{ComputedRows, Stored},
+    param::Param,
+};
 
 /// The first factor of a low-rank term, A `[rank, in]`.
 #[derive(Debug)]
@@ -18,6 +22,17 @@ pub enum Down {
     Shards(usize),
     /// VeRA's, of which a layer takes the first columns.
     Shared(Arc<SharedFactors>),
+}
+
+/// A one where column modulo rank is the row.
+struct Shards(usize);
+
+impl ComputedRows for Shards {
+    fn fill(&self, row: usize, cols: Range<usize>, out: &mut [f32]) {
+        for (out, col) in out.iter_mut().zip(cols) {
+            *out = f32::from(u8::from(col % self.0 == row));
+        }
+    }
 }
 
 impl Down {
@@ -34,7 +49,7 @@ impl Down {
     pub(crate) fn stored(&self) -> Result<Stored<'_>> {
         match self {
             Self::Factor(a) => Stored::tensor(&a.value),
-            Self::Shards(rank) => Ok(Stored::Shards(*rank)),
+            Self::Shards(rank) => Ok(Stored::Computed(Box::new(Shards(*rank)))),
             Self::Shared(shared) => Stored::tensor(&shared.a),
         }
     }

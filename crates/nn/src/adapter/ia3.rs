@@ -11,7 +11,7 @@ use options::Dtype;
 use trace::Category;
 
 use super::change::{Change, Saved};
-use super::interface::{Adapter, OutputScale};
+use super::interface::{Adapter, InputMap, OutputScale};
 use crate::{
     convert,
     param::Param,
@@ -124,14 +124,14 @@ impl Adapter for Ia3 {
         self.accumulate(gradient)
     }
 
-    fn input_scale(&self) -> Result<Option<Box<Tensor>>> {
+    fn input_map(&self) -> Result<Option<Box<InputMap>>> {
         match self.is_feedforward {
-            true => Ok(Some(Box::new(self.vector()?))),
+            true => Ok(Some(Box::new(InputMap::Factors(self.vector()?)))),
             false => Ok(None),
         }
     }
 
-    fn accumulate_input_scale(&mut self, gradient: Tensor) -> Result<()> {
+    fn accumulate_input_map(&mut self, gradient: Tensor) -> Result<()> {
         self.accumulate(gradient)
     }
 

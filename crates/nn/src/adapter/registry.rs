@@ -12,9 +12,12 @@ use super::{
     dora::{Directions, Dora},
     ia3::{Factors, Ia3},
     interface::Adapter,
+    loha::{self, Loha},
+    lokr::{self, Lokr},
     lora::Product,
     low_rank::LowRank,
     miss::Shards,
+    oft::{Oft, Rotated},
     shared::SharedFactors,
     vera::Scaled,
 };
@@ -45,6 +48,9 @@ pub fn change<'a>(saved: &Saved<'a>) -> Option<Box<dyn Change + 'a>> {
         AdapterMethod::Ia3(_) => Box::new(Factors::of(saved)),
         AdapterMethod::Miss(_) => Box::new(Shards::of(saved)),
         AdapterMethod::Vera(_) => Box::new(Scaled::of(saved)?),
+        AdapterMethod::Oft(oft) => Box::new(Rotated::of(oft, saved)),
+        AdapterMethod::Loha(loha) => Box::new(loha::Added::of(loha, saved)),
+        AdapterMethod::Lokr(lokr) => Box::new(lokr::Added::of(lokr, saved)),
         AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning(_) => return None,
     })
 }
@@ -80,6 +86,9 @@ impl Adapters<'_> {
                 let shared = self.shared(vera)?;
                 Box::new(LowRank::vera(vera, options, shared, self.seed, module, rows, device)?)
             }
+            AdapterMethod::Oft(oft) => Box::new(Oft::new(oft, options, module, cols, device)?),
+            AdapterMethod::Loha(loha) => Box::new(Loha::new(loha, options, self.seed, module, (rows, cols), device)?),
+            AdapterMethod::Lokr(lokr) => Box::new(Lokr::new(lokr, options, self.seed, module, (rows, cols), device)?),
         }))
     }
 

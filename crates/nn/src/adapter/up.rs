@@ -1,5 +1,6 @@
 //! The second factor of a low-rank term, B `[out, rank]`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use candle_core::{DType, Result, Tensor as Candle};
@@ -11,7 +12,7 @@ use kernels::{
 use super::shared::SharedFactors;
 use crate::{
     convert,
-    operand::{Matrix, Stored},
+    operand::{ComputedRows, Matrix, Stored},
     param::Param,
     tensor::Tensor,
 };
@@ -70,6 +71,46 @@ impl UpRows<'_> {
     }
 }
 
+/// A matrix of `period` columns that are repeated, from column `first` on.
+struct Repeated<'a> {
+    matrix: Matrix<'a>,
+    period: usize,
+    first: usize,
+}
+
+impl ComputedRows for Repeated<'_> {
+    fn fill(&self, row: usize, cols: Range<usize>, out: &mut [f32]) {
+        for (out, col) in out.iter_mut().zip(cols) {
+            *out = self.matrix.value(row * self.period + (self.first + col) % self.period);
+        }
+    }
+}
+
+/// A matrix whose rows and columns have a factor each.
+struct Scaled<'a> {
+    matrix: Matrix<'a>,
+    of_rows: Matrix<'a>,
+    of_columns: Matrix<'a>,
+}
+
+impl ComputedRows for Scaled<'_> {
+    fn fill(&self, row: usize, cols: Range<usize>, out: &mut [f32]) {
+        const CHUNK: usize = 128;
+        let mut factors = [0f32; CHUNK];
+        for (at, out) in out.chunks_mut(CHUNK).enumerate() {
+            let start = cols.start + at * CHUNK;
+            let (cols, factors) = (start..start + out.len(), &mut factors[..out.len()]);
+            self.matrix.fill(row, cols.clone(), out);
+            self.of_columns.fill(0, cols, factors);
+            adapters::scale(out, self.of_rows.value(row), factors);
+        }
+    }
+
+    fn prefetch(&self, row: usize, cols: Range<usize>) {
+        OperandReader::<f32>::prefetch(&self.matrix, row, cols);
+    }
+}
+
 impl Up {
     /// What is trained of the factor: its format and its device are the factor's.
     pub(super) fn param(&self) -> &Param {
@@ -100,20 +141,20 @@ impl Up {
             Self::Block { block, outputs } if block.value.cols() == *outputs => {
                 Stored::Dense(Matrix::new(&block.value)?.skip_columns(first))
             }
-            Self::Block { block, .. } => Stored::Repeated {
+            Self::Block { block, .. } => Stored::Computed(Box::new(Repeated {
                 matrix: Matrix::new(&block.value)?,
                 period: block.value.cols(),
                 first,
-            },
+            })),
             Self::Scaled {
                 shared,
                 of_rows,
                 of_columns,
-            } => Stored::Scaled {
+            } => Stored::Computed(Box::new(Scaled {
                 matrix: Matrix::new(&shared.b)?.skip_rows(first),
                 of_rows: Matrix::new(&of_rows.value)?.skip_columns(first),
                 of_columns: Matrix::new(&of_columns.value)?,
-            },
+            })),
         };
         Ok(UpRows {
             stored,

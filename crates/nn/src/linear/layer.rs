@@ -3,7 +3,7 @@
 use memory::tiers::Slot;
 
 use crate::{
-    adapter::{Adapter, LowRank},
+    adapter::{Adapter, Delta, LowRank},
     param::Param,
     weight::Weight,
 };
@@ -23,6 +23,11 @@ impl Linear {
     /// The adapter's term of the product.
     pub fn low_rank(&self) -> Option<&LowRank> {
         self.adapter.as_ref().and_then(|adapter| adapter.low_rank())
+    }
+
+    /// The matrix that the adapter adds to the weight.
+    pub fn delta(&self) -> Option<&dyn Delta> {
+        self.adapter.as_ref().and_then(|adapter| adapter.delta())
     }
 
     /// The adapter's rank; 0 without one.

@@ -3,7 +3,12 @@
 use candle_core::{DType, Result, Tensor as Candle};
 
 use super::{carried::Carried, cut::Cut, layer::Linear, scales::Scales};
-use crate::{adapter::OutputScale, pass::Pass, tensor::Tensor, weight::Weight};
+use crate::{
+    adapter::{InputMap, OutputScale},
+    pass::Pass,
+    tensor::Tensor,
+    weight::Weight,
+};
 
 /// The outputs, in `dtype`; `residual`, which has it too, is added to each.
 pub(super) fn forward<const N: usize>(
@@ -93,15 +98,55 @@ fn output_gradient<const N: usize>(linear: usize, cuts: &[Cut; N], dys: [&Tensor
     Candle::cat(&parts, 1)
 }
 
-/// The input of a layer's product, in its dtype: each column multiplied by its factor, if there are factors.
-fn scaled_input(x: &Candle, factors: Option<&Tensor>) -> Result<Candle> {
-    match factors {
-        Some(factors) => {
-            let product = x.to_dtype(DType::F32)?.broadcast_mul(&factors.to_candle()?)?;
-            product.to_dtype(x.dtype())
+/// The input of a layer's product, in its dtype, as the map makes it; or the gradient of the input from that.
+fn mapped(x: &Candle, map: Option<&InputMap>, is_gradient: bool) -> Result<Candle> {
+    let product = match map {
+        None => return Ok(x.clone()),
+        Some(InputMap::Factors(factors)) => x.to_dtype(DType::F32)?.broadcast_mul(&factors.to_candle()?)?,
+        Some(InputMap::Blocks(matrices)) => {
+            let matrices = by_block(matrices, x)?;
+            let matrices = match is_gradient {
+                true => matrices.t()?.contiguous()?,
+                false => matrices,
+            };
+            let blocks = blocks_of(x, matrices.dim(1)?)?.matmul(&matrices)?;
+            blocks.transpose(0, 1)?.contiguous()?.reshape(x.dims())?
         }
-        None => Ok(x.clone()),
-    }
+    };
+    product.to_dtype(x.dtype())
+}
+
+/// The matrices of all blocks of `x`: `[blocks, size, size]`.
+fn by_block(matrices: &Tensor, x: &Candle) -> Result<Candle> {
+    let size = matrices.cols();
+    let matrices = matrices.to_candle()?.reshape(((), size, size))?;
+    matrices.broadcast_as((x.dim(1)? / size, size, size))?.contiguous()
+}
+
+/// The columns of `x` in blocks: `[blocks, rows, size]`, float32.
+fn blocks_of(x: &Candle, size: usize) -> Result<Candle> {
+    let (rows, columns) = x.dims2()?;
+    let blocks = x.to_dtype(DType::F32)?.reshape((rows, columns / size, size))?;
+    blocks.transpose(0, 1)?.contiguous()
+}
+
+/// The gradient of a map's elements from the input and the gradient of the mapped input.
+fn map_gradient(x: &Candle, of_mapped: &Candle, map: &InputMap) -> Result<Tensor> {
+    let gradient = match map {
+        InputMap::Factors(_) => (x.to_dtype(DType::F32)? * of_mapped)?.sum(0)?,
+        InputMap::Blocks(matrices) => {
+            let (size, rows) = (matrices.cols(), matrices.rows());
+            let x = blocks_of(x, size)?.transpose(1, 2)?.contiguous()?;
+            let gradient = x.matmul(&blocks_of(of_mapped, size)?)?;
+            // A matrix of all blocks has the sum over the blocks.
+            let gradient = match rows == size {
+                true => gradient.sum(0)?,
+                false => gradient,
+            };
+            gradient.reshape((rows, size))?
+        }
+    };
+    Tensor::from_candle(gradient)
 }
 
 impl Linear {
@@ -109,7 +154,7 @@ impl Linear {
     fn forward_plain(
         &self,
         x: &Candle,
-        (input, output): (Option<&Tensor>, Option<&OutputScale>),
+        (input, output): (Option<&InputMap>, Option<&OutputScale>),
         pass: &Pass,
     ) -> Result<Candle> {
         let y = scaled(self.sum_plain(x, input, output, pass)?, output)?;
@@ -125,15 +170,17 @@ impl Linear {
     fn sum_plain(
         &self,
         x: &Candle,
-        input: Option<&Tensor>,
+        input: Option<&InputMap>,
         output: Option<&OutputScale>,
         pass: &Pass,
     ) -> Result<Candle> {
-        let product = self.weight.forward_plain(&scaled_input(x, input)?)?;
-        let sum = match self.low_rank() {
-            Some(low_rank) => (product + low_rank.forward_plain(x, pass)?)?,
-            None => product,
-        };
+        let mut sum = self.weight.forward_plain(&mapped(x, input, false)?)?;
+        if let Some(low_rank) = self.low_rank() {
+            sum = (sum + low_rank.forward_plain(x, pass)?)?;
+        }
+        if let Some(delta) = self.delta() {
+            sum = (sum + x.to_dtype(DType::F32)?.matmul(&delta.plain()?.t()?)?)?;
+        }
         match &self.bias {
             Some(bias) if output.is_some_and(|scale| scale.scales_bias) => {
                 sum.broadcast_add(&bias.value.to_candle_f32()?)
@@ -143,10 +190,13 @@ impl Linear {
     }
 
     /// From the gradient of the sum.
-    fn input_gradient_plain(&self, dy: &Candle, input: Option<&Tensor>, pass: &Pass) -> Result<Candle> {
-        let dx = scaled_input(&self.weight.backward_plain(dy)?, input)?;
-        match self.low_rank() {
-            Some(low_rank) => dx + low_rank.input_gradient_plain(dy, self.weight.cols(), pass)?,
+    fn input_gradient_plain(&self, dy: &Candle, input: Option<&InputMap>, pass: &Pass) -> Result<Candle> {
+        let mut dx = mapped(&self.weight.backward_plain(dy)?, input, true)?;
+        if let Some(low_rank) = self.low_rank() {
+            dx = (dx + low_rank.input_gradient_plain(dy, self.weight.cols(), pass)?)?;
+        }
+        match self.delta() {
+            Some(delta) => dx + dy.matmul(&delta.plain()?)?,
             None => Ok(dx),
         }
     }
@@ -155,7 +205,7 @@ impl Linear {
         &mut self,
         x: &Candle,
         dy: Candle,
-        (input, output): (Option<Box<Tensor>>, Option<Box<OutputScale>>),
+        (input, output): (Option<Box<InputMap>>, Option<Box<OutputScale>>),
         pass: &Pass,
     ) -> Result<()> {
         if let Some(bias) = self.bias.as_mut().filter(|bias| bias.trainable) {
@@ -172,8 +222,8 @@ impl Linear {
             None => None,
         };
         let dy = scaled(dy, output.as_deref())?;
-        let of_inputs = match input {
-            Some(_) => Some((x.to_dtype(DType::F32)? * self.weight.backward_plain(&dy)?)?.sum(0)?),
+        let of_inputs = match &input {
+            Some(map) => Some(map_gradient(x, &self.weight.backward_plain(&dy)?, map)?),
             None => None,
         };
         let Some(adapter) = &mut self.adapter else {
@@ -182,8 +232,12 @@ impl Linear {
         if let Some(low_rank) = adapter.low_rank_mut() {
             low_rank.accumulate_plain(x, &dy, pass)?;
         }
+        if let Some(delta) = adapter.delta_mut() {
+            let gradient = dy.t()?.contiguous()?.matmul(&x.to_dtype(DType::F32)?)?;
+            delta.accumulate_plain(&gradient)?;
+        }
         if let Some(gradient) = of_inputs {
-            adapter.accumulate_input_scale(Tensor::from_candle(gradient)?)?;
+            adapter.accumulate_input_map(gradient)?;
         }
         match (of_outputs, output) {
             (Some(gradient), Some(_)) => adapter.accumulate_output_scale(Tensor::from_candle(gradient)?),

@@ -1,16 +1,16 @@
-//! The factors that adapters give layers' inputs and outputs.
+//! What adapters multiply layers' inputs and outputs with.
 
 use candle_core::Result;
 
 use super::layer::Linear;
-use crate::{adapter::OutputScale, tensor::Tensor};
+use crate::adapter::{InputMap, OutputScale};
 
-/// The factors that the adapters of at most `N` layers give now, by layer.
+/// What the adapters of at most `N` layers give now, by layer.
 #[derive(Debug)]
 pub(super) struct Scales<const N: usize> {
-    /// Of the inputs: `[in]`, float32.
-    pub(super) inputs: [Option<Box<Tensor>>; N],
-    /// Of the outputs.
+    /// The maps of the inputs.
+    pub(super) inputs: [Option<Box<InputMap>>; N],
+    /// The factors of the outputs.
     pub(super) outputs: [Option<Box<OutputScale>>; N],
 }
 
@@ -22,7 +22,7 @@ impl<const N: usize> Scales<N> {
         };
         for (at, linear) in linears.iter().enumerate() {
             if let Some(adapter) = &linear.adapter {
-                scales.inputs[at] = adapter.input_scale()?;
+                scales.inputs[at] = adapter.input_map()?;
                 scales.outputs[at] = adapter.output_scale(&linear.weight)?;
             }
         }

@@ -13,10 +13,11 @@ use kernels::{
 use memory::Buffer;
 
 use super::{
-    input_scale::accumulate_input_scales,
+    delta::{Deltas, accumulate_deltas},
+    input_map::{accumulate_input_maps, mapped_blocks},
     llm_int8::QuantizedInput,
     low_rank::{Ranks, groups, is_masked, masked, rank_products},
-    outputs::{OutputGradients, multiply},
+    outputs::{Inputs, OutputGradients, multiply},
     products::{one_product, token_sum},
 };
 use crate::{
@@ -51,8 +52,8 @@ pub(crate) fn accumulate<const N: usize>(
             accumulate_low_rank::<E, P, N>(linears, cuts, x, &of_sums, &ranks, (h, dh), pass)?;
         }
         drop(dh);
-        let is_scaled = scales.inputs.each_ref().map(Option::is_some);
-        accumulate_input_scales::<E, P, N>(linears, cuts, x, &of_sums, is_scaled)?;
+        accumulate_deltas::<E, P, N>(linears, cuts, x, &of_sums)?;
+        accumulate_input_maps::<E, P, N>(linears, cuts, x, &of_sums, &scales.inputs)?;
         match column_dots {
             Some(dots) => accumulate_output_scales_from(linears, &dots, scales),
             None => accumulate_output_scales::<E, P, N>(linears, cuts, x, dys, (&ranks, h.as_ref()), scales),
@@ -242,6 +243,12 @@ where
         Buffer::<f32>::unwritten(if is_scaled { rows * cut.width } else { 0 })
     });
     let quantized = QuantizedInput::of(linears, x)?;
+    let inputs = Inputs {
+        x,
+        maps: &inputs,
+        mapped: mapped_blocks::<E, P, N>(x, &inputs)?,
+        deltas: Deltas::of(linears)?,
+    };
     if !memory::is_dry_run() {
         let mut epilogues = Vec::with_capacity(N);
         for ((cut, dy), dots) in cuts.iter().zip(dys).zip(&mut dots) {
@@ -254,9 +261,9 @@ where
             .iter()
             .map(|(cut, epilogue)| (*cut, epilogue as &dyn Epilogue))
             .collect();
-        multiply::<P, N>(linears, &outputs, (x, &inputs), (ranks, h), quantized.as_ref())?;
+        multiply::<P, N>(linears, &outputs, &inputs, (ranks, h), quantized.as_ref())?;
     }
-    drop(quantized);
+    drop((quantized, inputs));
     for (at, (linear, scale)) in linears.iter_mut().zip(scales).enumerate() {
         let (Some(adapter), Some(scale)) = (&mut linear.adapter, scale) else {
             continue;

@@ -12,11 +12,14 @@ use kernels::gemm::{
 use memory::Buffer;
 
 use super::{
+    delta::Deltas,
+    input_map::multiply_blocks,
     low_rank::{Ranks, is_masked, masks, stacked},
     outputs::OutputGradients,
     products::one_product,
 };
 use crate::{
+    adapter::InputMap,
     convert,
     linear::{carried::Carried, cut::Cut, layer::Linear, scales::Scales},
     operand::{Stack, Stored},
@@ -33,7 +36,9 @@ pub(crate) fn input_gradient<const N: usize>(
     pass: &Pass,
     dtype: DType,
 ) -> Result<(Tensor, Carried<N>)> {
-    if is_masked(linears, pass) && dtype != DType::F32 {
+    // Sums of several products are rounded once.
+    let has_several = is_masked(linears, pass) || has_blocks(linears);
+    if has_several && dtype != DType::F32 {
         let (dx, carried) = input_gradient(linears, cuts, dys, pass, DType::F32)?;
         return Ok((convert::into_narrow(dx, dtype)?, carried));
     }
@@ -60,6 +65,12 @@ pub(crate) fn without_input_gradient<const N: usize>(
     Ok(Carried::new(dh, scales))
 }
 
+/// True if a layer's map multiplies blocks of inputs.
+fn has_blocks(linears: &[Linear]) -> bool {
+    let mut adapters = linears.iter().filter_map(|linear| linear.adapter.as_ref());
+    adapters.any(|adapter| adapter.maps_blocks())
+}
+
 fn input_gradient_as<E: Float, O: Float, P: Multiply, const N: usize>(
     linears: &[Linear],
     cuts: &[Cut; N],
@@ -78,6 +89,15 @@ where
     };
     let dh = rank_gradients::<E, P, N>(linears, cuts, &gradients, &ranks)?;
     let mut dx = Tensor::new(Buffer::<O>::unwritten(tokens * inputs), (tokens, inputs));
+    // Of layers whose maps multiply blocks: the gradient of the mapped input, and its part of that of the input.
+    let unwritten = || {
+        let shape = (tokens, inputs);
+        let mapped = Tensor::new(Buffer::<E>::unwritten(tokens * inputs), shape);
+        (mapped, Tensor::new(Buffer::<f32>::unwritten(tokens * inputs), shape))
+    };
+    let blocks = |map: &Option<Box<InputMap>>| map.as_deref().and_then(InputMap::blocks).is_some();
+    let deltas = Deltas::<N>::of(linears)?;
+    let mut scratch = scales.inputs.iter().any(blocks).then(unwritten);
     if memory::is_dry_run() {
         return Ok((dx, Carried::new(dh, scales)));
     }
@@ -96,13 +116,23 @@ where
         });
         terms.collect()
     };
+    let of_cuts: Vec<Option<Stored>> = cuts.iter().map(|cut| deltas.rows(cut)).collect();
     let mut terms = weight_terms(&|linear| scales.inputs[linear].is_none());
+    let of_deltas = readers.iter().zip(&of_cuts).zip(cuts);
+    terms.extend(of_deltas.filter_map(|((dy, delta), cut)| {
+        Some(Term {
+            left: Operand::depth_last(&**dy),
+            right: Operand::depth_first(delta.as_ref()?),
+            depth: cut.width,
+        })
+    }));
     let masked = is_masked(linears, pass);
     let a = Stack::new(stacked(linears)?);
     let whole = dh.as_ref().map(Stored::tensor).transpose()?;
-    terms.extend(whole.as_ref().filter(|_| !masked).map(|dh| Term {
+    let of_ranks = whole.as_ref().zip(a.as_ref()).filter(|_| !masked);
+    terms.extend(of_ranks.map(|(dh, a)| Term {
         left: Operand::depth_last(dh),
-        right: Operand::depth_first(&a),
+        right: Operand::depth_first(a),
         depth: ranks.total,
     }));
     if terms.is_empty() {
@@ -111,17 +141,30 @@ where
         let out = Output::new(dx.values_mut::<O>()?, inputs);
         one_product(tokens, inputs, terms, &Replace { out, scale: 1.0 });
     }
-    for (at, factors) in scales.inputs.iter().enumerate() {
-        let Some(factors) = factors else { continue };
-        let factors = factors.values::<f32>()?;
-        let out = Output::new(dx.values_mut::<O>()?, inputs);
-        let factors = |_, cols: Range<usize>| {
-            let mut of_cols = [1.0; TILE];
-            of_cols[..cols.len()].copy_from_slice(&factors[cols]);
-            of_cols
-        };
+    for (at, map) in scales.inputs.iter().enumerate() {
         let terms = weight_terms(&|linear| linear == at);
-        one_product(tokens, inputs, terms, &AddScaled { out, factors });
+        match map.as_deref() {
+            None => {}
+            Some(InputMap::Factors(factors)) => {
+                let factors = factors.values::<f32>()?;
+                let out = Output::new(dx.values_mut::<O>()?, inputs);
+                let factors = |_, cols: Range<usize>| {
+                    let mut of_cols = [1.0; TILE];
+                    of_cols[..cols.len()].copy_from_slice(&factors[cols]);
+                    of_cols
+                };
+                one_product(tokens, inputs, terms, &AddScaled { out, factors });
+            }
+            Some(InputMap::Blocks(matrices)) => {
+                let Some((mapped, unmapped)) = &mut scratch else {
+                    continue;
+                };
+                let out = Output::new(mapped.values_mut::<E>()?, inputs);
+                one_product(tokens, inputs, terms, &Replace { out, scale: 1.0 });
+                multiply_blocks::<f32, P>(mapped, matrices, true, unmapped.values_mut::<f32>()?)?;
+                kernels::convert::accumulate(dx.values_mut::<O>()?, unmapped.values::<f32>()?);
+            }
+        }
     }
     if let Some(dh) = dh.as_ref().filter(|_| masked) {
         for (at, linear) in linears.iter().enumerate() {
@@ -144,7 +187,7 @@ where
             one_product(tokens, inputs, vec![term], &AddScaled { out, factors });
         }
     }
-    drop(readers);
+    drop((readers, of_cuts, whole, a));
     Ok((dx, Carried::new(dh, scales)))
 }
 

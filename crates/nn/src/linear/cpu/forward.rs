@@ -9,9 +9,11 @@ use kernels::gemm::{
 use memory::Buffer;
 
 use super::{
+    delta::Deltas,
+    input_map::mapped_blocks,
     llm_int8::QuantizedInput,
     low_rank::{Ranks, rank_products},
-    outputs::{factors, multiply},
+    outputs::{Inputs, factors, multiply},
 };
 use crate::{
     adapter::OutputScale,
@@ -37,25 +39,34 @@ pub(crate) fn forward<const N: usize>(
     let h = for_format!(x.dtype(), E => for_number!(x.dtype(), P => {
         rank_products::<E, P, N>(linears, &ranks, x, pass)
     }))?;
+    let inputs = Inputs {
+        x,
+        maps: &scales.inputs,
+        mapped: for_format!(x.dtype(), E => for_number!(x.dtype(), P => {
+            mapped_blocks::<E, P, N>(x, &scales.inputs)
+        }))?,
+        deltas: Deltas::of(linears)?,
+    };
     for_format!(dtype, O => for_number!(x.dtype(), P => {
-        outputs::<O, P, N>(linears, cuts, (x, residual), (&ranks, h.as_ref()), &scales)
+        outputs::<O, P, N>(linears, cuts, (&inputs, residual), (&ranks, h.as_ref()), &scales.outputs)
     }))
 }
 
-/// The outputs from the low-rank terms' inner products `h` and the factors of inputs and outputs.
+/// The outputs from the low-rank terms' inner products `h` and the outputs' factors.
 fn outputs<O: Float, P: Multiply, const N: usize>(
     linears: &[Linear],
     cuts: &[Cut; N],
-    (x, residual): (&Tensor, Option<&Tensor>),
+    (inputs, residual): (&Inputs<N>, Option<&Tensor>),
     (ranks, h): (&Ranks<N>, Option<&Tensor>),
-    scales: &Scales<N>,
+    scales: &[Option<Box<OutputScale>>; N],
 ) -> Result<[Tensor; N]>
 where
     for<'a> Stored<'a>: OperandReader<P>,
 {
+    let x = inputs.x;
     let mut biases: [Option<Converted>; N] = [const { None }; N];
     for (at, linear) in linears.iter().enumerate() {
-        let scale = scales.outputs[at].as_deref();
+        let scale = scales[at].as_deref();
         let bias = linear.bias.as_ref();
         biases[at] = bias.map(|bias| scaled_bias(bias, scale)).transpose()?;
     }
@@ -68,7 +79,7 @@ where
     let mut epilogues: Vec<Box<dyn Epilogue + '_>> = Vec::with_capacity(N);
     for (y, cut) in ys.iter_mut().zip(cuts) {
         let out = Output::new(y.values_mut::<O>()?, cut.width);
-        let scale = scales.outputs[cut.linear].as_ref();
+        let scale = scales[cut.linear].as_ref();
         let scale = scale.map(|scale| factors(scale, cut)).transpose()?;
         let bias = match &biases[cut.linear] {
             Some(bias) => Some(&bias.values::<f32>()?[cut.first..][..cut.width]),
@@ -90,7 +101,7 @@ where
         .zip(&epilogues)
         .map(|(cut, epilogue)| (*cut, &**epilogue))
         .collect();
-    multiply::<P, N>(linears, &outputs, (x, &scales.inputs), (ranks, h), quantized.as_ref())?;
+    multiply::<P, N>(linears, &outputs, inputs, (ranks, h), quantized.as_ref())?;
     drop(epilogues);
     Ok(ys)
 }

@@ -47,7 +47,9 @@ where
         };
         let masked = masked(&x, &linears[group.start], pass, inputs);
         let input: &dyn OperandReader<P> = masked.as_ref().map_or(&x as &dyn OperandReader<P>, |masked| masked);
-        let a = Stack::new(stacked(&linears[group.clone()])?);
+        let Some(a) = Stack::new(stacked(&linears[group.clone()])?) else {
+            continue;
+        };
         let term = Term {
             left: Operand::depth_last(input),
             right: Operand::depth_last(&a),

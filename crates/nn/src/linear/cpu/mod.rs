@@ -4,8 +4,9 @@
 
 mod accumulate;
 mod backward;
+mod delta;
 mod forward;
-mod input_scale;
+mod input_map;
 mod llm_int8;
 mod low_rank;
 mod masked;

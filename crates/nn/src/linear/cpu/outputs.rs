@@ -7,23 +7,40 @@ use kernels::gemm::{
 use kernels::int8::Onto;
 
 use super::{
+    delta::Deltas,
+    input_map::scaled_input,
     llm_int8::{QuantizedInput, Zeros},
     low_rank::Ranks,
 };
 use crate::{
-    adapter::{OutputScale, UpRows},
+    adapter::{InputMap, OutputScale, UpRows},
     linear::{cut::Cut, layer::Linear},
     operand::{Gathered, Stored},
-    tensor::{Float, Tensor, for_format},
+    tensor::{Float, Tensor},
 };
 
-/// Multiplies the input, scaled by the layers' `factors`, with the weights and adds the low-rank terms; `h` are the
-/// terms' inner products. Each output has an epilogue. The products of a `quantized` input are added to those of the
-/// columns that it leaves out.
+/// A layer's input, and what the layers' maps make of it.
+pub(super) struct Inputs<'a, const N: usize> {
+    pub(super) x: &'a Tensor,
+    pub(super) maps: &'a [Option<Box<InputMap>>; N],
+    /// The inputs of the layers whose maps multiply blocks.
+    pub(super) mapped: [Option<Tensor>; N],
+    /// What is added to the layers' weights.
+    pub(super) deltas: Deltas<'a, N>,
+}
+
+/// Multiplies the input, as the layers' maps make it, with the weights, and adds what adapters add; `h` are the inner
+/// products of low-rank terms. Each output has an epilogue. The products of a `quantized` input are added to those of
+/// the columns that it leaves out.
 pub(super) fn multiply<P: Multiply, const N: usize>(
     linears: &[Linear],
     outputs: &[(Cut, &dyn Epilogue)],
-    (x, factors): (&Tensor, &[Option<Box<Tensor>>; N]),
+    Inputs {
+        x,
+        maps,
+        mapped,
+        deltas,
+    }: &Inputs<N>,
     (ranks, h): (&Ranks<N>, Option<&Tensor>),
     quantized: Option<&QuantizedInput>,
 ) -> Result<()>
@@ -31,14 +48,21 @@ where
     for<'a> Stored<'a>: OperandReader<P>,
 {
     let reader = Stored::tensor(x)?;
-    let scaled = factors.iter().map(|factors| {
-        let factors = factors.as_deref();
-        factors.map(|factors| scaled_input::<P>(x, factors)).transpose()
+    let of_weights = maps.iter().zip(mapped);
+    let of_weights = of_weights.map(|(map, mapped)| -> Result<Option<Box<dyn OperandReader<P> + '_>>> {
+        Ok(match (map.as_deref(), mapped) {
+            (_, Some(mapped)) => Some(Box::new(Stored::tensor(mapped)?)),
+            (Some(InputMap::Factors(factors)), None) => Some(scaled_input::<P>(x, factors)?),
+            (_, None) => None,
+        })
     });
-    let scaled = scaled.collect::<Result<Vec<_>>>()?;
-    let operands = outputs.iter().map(|(cut, _)| CutOperands::of(linears, cut, ranks, h));
+    let of_weights = of_weights.collect::<Result<Vec<_>>>()?;
+    let operands = outputs
+        .iter()
+        .map(|(cut, _)| CutOperands::of(linears, cut, deltas, (ranks, h)));
     let operands: Vec<CutOperands> = operands.collect::<Result<_>>()?;
     let rank = |at: usize| ranks.of[outputs[at].0.linear];
+    let depths = |at: usize| (rank(at), operands[at].delta.is_some());
     let columns = quantized.map_or(&[][..], |quantized| &quantized.outliers[..]);
     let gathered = |matrix| Gathered { matrix, columns };
     let outlying_inputs = gathered(&reader);
@@ -53,12 +77,12 @@ where
         None => Vec::new(),
     };
     let segment = |at: usize| {
-        let (CutOperands { weight, low_rank }, (cut, epilogue)) = (&operands[at], outputs[at]);
+        let (operands, (cut, epilogue)) = (&operands[at], outputs[at]);
         let mut terms = Vec::with_capacity(2);
         if quantized.is_none() {
             terms.push(Term {
-                left: Operand::depth_last(scaled[cut.linear].as_deref().unwrap_or(&reader)),
-                right: Operand::depth_last(weight),
+                left: Operand::depth_last(of_weights[cut.linear].as_deref().unwrap_or(&reader)),
+                right: Operand::depth_last(&operands.weight),
                 depth: x.cols(),
             });
         } else if !columns.is_empty() {
@@ -68,7 +92,12 @@ where
                 depth: columns.len(),
             });
         }
-        terms.extend(low_rank.as_ref().map(|(h, b)| Term {
+        terms.extend(operands.delta.as_ref().map(|delta| Term {
+            left: Operand::depth_last(&reader),
+            right: Operand::depth_last(delta),
+            depth: x.cols(),
+        }));
+        terms.extend(operands.low_rank.as_ref().map(|(h, b)| Term {
             left: Operand::depth_last(h),
             right: b.over_rank(),
             depth: rank(at),
@@ -92,30 +121,31 @@ where
     while let Some(&first) = remaining.first() {
         let alike: Vec<Segment<P>> = remaining
             .iter()
-            .filter(|at| rank(**at) == rank(first))
+            .filter(|at| depths(**at) == depths(first))
             .map(|at| segment(*at))
             .collect();
         product(x.rows(), &alike);
-        remaining.retain(|at| rank(*at) != rank(first));
+        remaining.retain(|at| depths(*at) != depths(first));
     }
     Ok(())
-}
-
-/// The input of a layer's product, each column multiplied by its factor.
-fn scaled_input<'a, P: Multiply>(x: &'a Tensor, factors: &'a Tensor) -> Result<Box<dyn OperandReader<P> + 'a>> {
-    let factors = factors.values::<f32>()?;
-    for_format!(x.dtype(), E => Ok(Box::new(ScaledColumns::new(x.values::<E>()?, factors))))
 }
 
 /// The right operands of one output, and the left one of its low-rank term.
 struct CutOperands<'a> {
     weight: Stored<'a>,
+    /// What is added to the weight.
+    delta: Option<Stored<'a>>,
     /// The inner product and the rows of B.
     low_rank: Option<(Stored<'a>, UpRows<'a>)>,
 }
 
 impl<'a> CutOperands<'a> {
-    fn of<const N: usize>(linears: &'a [Linear], cut: &Cut, ranks: &Ranks<N>, h: Option<&'a Tensor>) -> Result<Self> {
+    fn of<const N: usize>(
+        linears: &'a [Linear],
+        cut: &Cut,
+        deltas: &'a Deltas<'_, N>,
+        (ranks, h): (&Ranks<N>, Option<&'a Tensor>),
+    ) -> Result<Self> {
         let linear = &linears[cut.linear];
         let low_rank = match (linear.low_rank(), h) {
             (Some(low_rank), Some(h)) => Some((ranks.window(h, cut.linear)?, low_rank.up.rows(cut.first)?)),
@@ -123,6 +153,7 @@ impl<'a> CutOperands<'a> {
         };
         Ok(Self {
             weight: Stored::weight(&linear.weight, cut.first)?,
+            delta: deltas.rows(cut),
             low_rank,
         })
     }
