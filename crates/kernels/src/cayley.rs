@@ -11,6 +11,9 @@ pub fn triangle(size: usize) -> usize {
 
 /// The rotation of each block. `terms` counts those of the sum of powers; `None` solves for the inverse.
 pub fn rotations(triangles: &[f32], size: usize, terms: Option<usize>, out: &mut [f32]) {
+    if size < 2 {
+        return out.fill(1.0);
+    }
     let blocks = triangles
         .par_chunks(triangle(size))
         .zip(out.par_chunks_mut(size * size));
@@ -28,6 +31,9 @@ pub fn rotations(triangles: &[f32], size: usize, terms: Option<usize>, out: &mut
 
 /// The gradients of the triangles from those of the rotations.
 pub fn triangle_gradients(triangles: &[f32], size: usize, terms: Option<usize>, d_rotations: &[f32], out: &mut [f32]) {
+    if size < 2 {
+        return;
+    }
     let of_rotations = d_rotations.par_chunks(size * size);
     let blocks = triangles.par_chunks(triangle(size)).zip(of_rotations);
     let blocks = blocks.zip(out.par_chunks_mut(triangle(size)));

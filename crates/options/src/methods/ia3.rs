@@ -51,11 +51,7 @@ impl Method for Ia3 {
 
     fn check(&self, context: &Context<'_>, found: &mut Vec<Invalid>) {
         let model = context.model;
-        if context.stack == Stack::Candle && model.llm_int8_threshold.is_some_and(|threshold| threshold > 0.0) {
-            let message = "IA3's scaled inputs are not multiplied as integers yet";
-            let invalid = Invalid::new("llm_int8_threshold", message).with("adapter");
-            found.push(invalid.help("leave the key out, or use another `adapter`"));
-        }
+        check_int8_inputs(context, "IA3's scaled inputs", found);
         if context.stack == Stack::Candle {
             return;
         }
@@ -69,5 +65,18 @@ impl Method for Ia3 {
             let invalid = Invalid::new("adapter", message).with("dtype").with("upcast");
             found.push(invalid.help("use `upcast: peft`, or `autocast: bfloat16`"));
         }
+    }
+}
+
+/// Inputs that a method changes are not quantised by our trainer.
+pub(super) fn check_int8_inputs(context: &Context<'_>, inputs: &str, found: &mut Vec<Invalid>) {
+    let has_threshold = context
+        .model
+        .llm_int8_threshold
+        .is_some_and(|threshold| threshold > 0.0);
+    if context.stack == Stack::Candle && has_threshold {
+        let message = format!("{inputs} are not multiplied as integers yet");
+        let invalid = Invalid::new("llm_int8_threshold", message).with("adapter");
+        found.push(invalid.help("leave the key out, or use another `adapter`"));
     }
 }

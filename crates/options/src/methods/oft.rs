@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::facts::{Facts, Of, SavedTensor};
 use super::field::{fixed, key, remark, start};
-use super::method::{Layer, Method, Tensor};
+use super::ia3::check_int8_inputs;
+use super::method::{Context, Layer, Method, Tensor};
 use crate::invalid::{Invalid, at_least, at_most};
 
 /// The upper triangles of the blocks, `[blocks, size · (size - 1) / 2]`.
@@ -119,6 +120,10 @@ impl Method for Oft {
         Err(format!(
             "`{key}: {asked}`: the blocks of the {inputs} inputs of {module} would have one feature, and nothing to train"
         ))
+    }
+
+    fn check(&self, context: &Context<'_>, found: &mut Vec<Invalid>) {
+        check_int8_inputs(context, "OFT's rotated inputs", found);
     }
 
     fn check_values(&self, found: &mut Vec<Invalid>) {
