@@ -1,15 +1,19 @@
 //! One cell: a full configuration of one training run. Every key has a default; a key does what it says or is an error.
 
+pub mod acts;
 mod allocator;
 mod check;
 mod configuration;
 mod defaults;
+mod facts;
 mod floating;
 mod heeds;
 mod id;
 pub mod keys;
+mod map;
 mod options;
 mod paths;
+mod plain;
 mod stacks;
 mod torch;
 
@@ -23,7 +27,7 @@ pub use ::options::{
 pub use allocator::Allocator;
 pub use check::InvalidCell;
 pub use configuration::Cell;
-pub use heeds::DECIDING;
+pub use facts::{Facts, aliases, deciding};
 pub use keys::is_size;
 pub use paths::path_keys;
 pub use stacks::{mark_stacks, stacks};

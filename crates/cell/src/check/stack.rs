@@ -9,24 +9,13 @@ use torch::caching_allocator::Settings;
 use torch::gpu::Gpu;
 use torch::{Bitsandbytes, Peft, Pytorch, Transformers};
 
-use super::super::stacks::SINGLE_STACK;
+use super::super::stacks::of_others;
 use super::super::{
-    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, Generation, Loss, LossScaling, Optimizer, Stack,
+    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, Facts, Generation, Loss, LossScaling, Optimizer, Stack,
     TargetModules, Task, Upcast,
 };
 use super::found::Found;
 use options::invalid::{Checked, Invalid, at_least, at_most};
-
-/// The keys of our process, which say nothing of what is trained.
-const OF_THE_PROCESS: [&str; 7] = [
-    "device",
-    "threads",
-    "instruction_set",
-    "device_memory",
-    "host_memory",
-    "env",
-    "allocator.backend",
-];
 
 /// The variables of PyTorch's allocator; the first is heeded where both are set.
 const PYTORCH_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
@@ -60,8 +49,8 @@ impl Cell {
 
     /// The keys that only the other stack heeds must have their defaults.
     fn check_single_stack(&self, keys: &Map<String, Value>, found: &mut Found) {
-        for (key, _) in SINGLE_STACK.iter().filter(|(_, stack)| *stack != self.stack) {
-            match (find(keys, key), find(Cell::default_map(), key)) {
+        for (key, facts) in of_others(self.stack) {
+            match (find(keys, &key), find(Cell::default_map(), &key)) {
                 (value, default) if value == default => {}
                 (Value::Object(map), Value::Object(defaults)) if self.stack == Stack::Candle => {
                     let differing = map.iter().filter(|(name, value)| defaults.get(*name) != Some(*value));
@@ -74,16 +63,16 @@ impl Cell {
                         );
                     }
                 }
-                (_, default) => found.add(self.only_in_other_stack(key, default)),
+                (_, default) => found.add(self.only_in_other_stack(&key, facts, default)),
             }
         }
     }
 
     /// The error for the key `key`, which this cell's stack does not heed.
-    fn only_in_other_stack(&self, key: &str, default: &Value) -> Invalid {
+    fn only_in_other_stack(&self, key: &str, facts: &Facts, default: &Value) -> Invalid {
         if self.stack == Stack::Torch {
             let message = "is for our trainer, and `stack: torch` is planned and not run";
-            let invalid = match OF_THE_PROCESS.contains(&key) {
+            let invalid = match facts.of_process {
                 true => Invalid::idle(key, message),
                 false => Invalid::new(key, message),
             };
