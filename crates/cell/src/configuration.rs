@@ -12,16 +12,15 @@ use super::defaults::{
     DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS, TRANSFORMERS_INT8_THRESHOLD,
 };
 use super::facts::{CANDLE, Facts, TORCH};
-use super::floating::floating_dtype;
 use super::map::cell_keys;
 use super::plain::{plain_blocks, plain_data, plain_offload, plain_targets, sorted, unless};
 use super::torch::Torch;
 use arch::{Family, Preset, check, target_modules};
 use options::{
     Adapter, Attention, AutoBatchSize, Autocast, BLOCK_SIZES, ByteSize, Checkpointing, DEFAULT_BLOCK_SIZE,
-    DEFAULT_LABELS, Data, Dtype, Engine, Ia3, InstructionSetChoice, Loha, Lokr, Lora, LoraATraining, Loss, LossScaling,
-    LrScheduler, Measure, Miss, NamePattern, Offload, Oft, Optimizer, PackingAttention, PackingSeparator, Padding,
-    PrefixTuning, PromptTuning, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Vera, Weights,
+    DEFAULT_LABELS, Data, Dtype, Engine, FloatDtype, Ia3, InstructionSetChoice, Loha, Lokr, Lora, LoraATraining, Loss,
+    LossScaling, LrScheduler, Measure, Miss, NamePattern, Offload, Oft, Optimizer, PackingAttention, PackingSeparator,
+    Padding, PrefixTuning, PromptTuning, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Vera, Weights,
 };
 
 cell_keys! {
@@ -467,8 +466,7 @@ cell_keys! {
         }
         /// Number format of the adapters, their gradients and their optimizer states; galore's and rsvd's states stay float32. Our
         /// trainer has float32 and bfloat16.
-        #[schemars(schema_with = "floating_dtype")]
-        adapter_dtype: Dtype = Dtype::Float32 => {
+        adapter_dtype: FloatDtype = FloatDtype::Float32 => {
             acts: [both(LORA, "bfloat16", &[Bytes, Loss], &[Bytes, File])],
         }
 
@@ -492,8 +490,7 @@ cell_keys! {
             acts: [both(INT4, "false", &[Bytes, Loss], &[Bytes])],
         }
         /// Number format of int4's products, and of the weights that int4 leaves unquantised; on PyTorch's stack, int8's too.
-        #[schemars(schema_with = "floating_dtype")]
-        bnb_4bit_compute_dtype: Dtype = Dtype::Bfloat16 => {
+        bnb_4bit_compute_dtype: FloatDtype = FloatDtype::Bfloat16 => {
             heeded: |cell| cell.dtype == Dtype::Int4,
             acts: [both(INT4, "float32", &[Bytes, Loss], &[Bytes])],
         }

@@ -6,7 +6,6 @@ mod check;
 mod configuration;
 mod defaults;
 mod facts;
-mod floating;
 mod heeds;
 mod id;
 pub mod keys;
@@ -19,10 +18,10 @@ mod torch;
 
 pub use ::options::{
     Adapter, AllocatorBackend, Attention, Autocast, Checkpointing, Data, DataFile, DataFormat, Device, Dtype,
-    Generation, Ia3, InstructionSet, InstructionSetChoice, Invalid, Lengths, Loha, Lokr, Lora, LoraATraining, Loss,
-    LossScaling, LrScheduler, Measure, Miss, Offload, OffloadedBlocks, Oft, Optimizer, OutputLifetime,
-    PackingAttention, PackingSeparator, PackingStrategy, Padding, PrefixTuning, PromptTuning, QuantType, Stack,
-    Synthetic, TargetModules, Task, Upcast, Vera, Weights, ZeroGrad,
+    FloatDtype, Generation, Ia3, InstructionSet, InstructionSetChoice, Invalid, Lengths, Loha, Lokr, Lora,
+    LoraATraining, Loss, LossScaling, LrScheduler, Measure, Miss, Offload, OffloadedBlocks, Oft, Optimizer,
+    OutputLifetime, PackingAttention, PackingSeparator, PackingStrategy, Padding, PrefixTuning, PromptTuning,
+    QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Vera, Weights, ZeroGrad,
 };
 pub use allocator::Allocator;
 pub use check::InvalidCell;

@@ -11,8 +11,8 @@ use torch::{Bitsandbytes, Peft, Pytorch, Transformers};
 
 use super::super::stacks::of_others;
 use super::super::{
-    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, Facts, Generation, Loss, LossScaling, Optimizer, Stack,
-    TargetModules, Task, Upcast,
+    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, Facts, FloatDtype, Generation, Loss, LossScaling,
+    Optimizer, Stack, TargetModules, Task, Upcast,
 };
 use super::found::Found;
 use options::invalid::{Checked, Invalid, at_least, at_most};
@@ -29,17 +29,6 @@ impl Cell {
             found.add(invalid.with("task").help("leave the key out"));
         }
         self.check_single_stack(keys, found);
-        for (key, dtype) in [
-            ("adapter_dtype", self.adapter_dtype),
-            ("bnb_4bit_compute_dtype", self.bnb_4bit_compute_dtype),
-        ] {
-            if dtype.is_quantised() {
-                found.add(
-                    Invalid::new(key, "must be a format of floating-point numbers")
-                        .help("such as `float32` or `bfloat16`"),
-                );
-            }
-        }
         found.check(self.check_upcast());
         match self.stack {
             Stack::Candle => self.check_candle(found),
@@ -129,7 +118,7 @@ impl Cell {
 
     /// The number formats of our trainer.
     fn check_formats(&self, found: &mut Found) {
-        if self.adapter_dtype == Dtype::Float16 {
+        if self.adapter_dtype == FloatDtype::Float16 {
             let message = "adapters are trained in float32 or bfloat16";
             found.add(Invalid::new("adapter_dtype", message).help("use `adapter_dtype: bfloat16`"));
         }
