@@ -40,7 +40,7 @@ cell_keys! {
                 candle(LORA, "./files/qwen", &[Bytes, Loss]).with("weights: random"),
             ],
         }
-        /// The origin of the weights. Default: random for a preset, pretrained for a directory.
+        /// The origin of the weights; a plan is the same for both. Default: random for a preset, pretrained for a directory.
         weights: Option<Weights> = None => {
             open: |cell| Some(cell.default_weights()),
             heeded: |cell| cell.stack == Stack::Candle,
@@ -491,12 +491,18 @@ cell_keys! {
         }
         /// Number format of int4's products, and of the weights that int4 leaves unquantised; on PyTorch's stack, int8's too.
         bnb_4bit_compute_dtype: FloatDtype = FloatDtype::Bfloat16 => {
-            heeded: |cell| cell.dtype == Dtype::Int4,
-            acts: [both(INT4, "float32", &[Bytes, Loss], &[Bytes])],
+            heeded: |cell| match cell.stack {
+                Stack::Candle => cell.dtype == Dtype::Int4,
+                Stack::Torch => cell.dtype.is_quantised(),
+            },
+            acts: [
+                both(INT4, "float32", &[Bytes, Loss], &[Bytes]),
+                torch(INT8, "float32", &[Bytes]),
+            ],
         }
         /// int8's products with int8 activations (LLM.int8()): columns with an activation of this magnitude or more are
-        /// multiplied in floating point, and 0 quantises all, which only saves a mask during the product. Default: our trainer quantises weights alone, and PyTorch's stack
-        /// has transformers' 6.
+        /// multiplied in floating point, and 0 quantises all. That only saves a mask during the product, so no plan moves by it.
+        /// Default: our trainer quantises weights alone, and PyTorch's stack has transformers' 6.
         llm_int8_threshold: Option<f64> = None => {
             plain: |threshold, cell| match cell.stack {
                 Stack::Candle => threshold,

@@ -34,7 +34,15 @@ pub fn mark_stacks(definitions: &mut Value) {
 /// Writes those of a map's keys, whose names begin with `prefix`, and of the maps in it.
 fn mark(definitions: &mut Value, map: &str, prefix: &str) {
     let mut maps = Vec::new();
-    let properties = definitions[map]["properties"].as_object_mut();
+    mark_properties(&mut definitions[map], prefix, &mut maps);
+    for (name, prefix) in maps {
+        mark(definitions, &name, &prefix);
+    }
+}
+
+/// Marks the properties of a map and of its forms, and finds the definitions of the maps in it.
+fn mark_properties(map: &mut Value, prefix: &str, maps: &mut Vec<(String, String)>) {
+    let properties = map.get_mut("properties").and_then(Value::as_object_mut);
     for (name, property) in properties.into_iter().flatten() {
         let path = format!("{prefix}{name}");
         property["x-stacks"] = serde_json::json!(stacks(&path));
@@ -43,8 +51,8 @@ fn mark(definitions: &mut Value, map: &str, prefix: &str) {
         let name = reference.and_then(|reference| reference.rsplit('/').next());
         maps.extend(name.map(|name| (name.to_owned(), format!("{path}."))));
     }
-    for (name, prefix) in maps {
-        mark(definitions, &name, &prefix);
+    for form in map.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
+        mark_properties(form, prefix, maps);
     }
 }
 
@@ -68,6 +76,7 @@ mod tests {
         assert_eq!(*of("/Cell/properties/torch"), json!(["torch"]));
         assert_eq!(*of("/Torch/properties/use_cache"), json!(["torch"]));
         assert_eq!(*of("/Allocator/properties/backend"), json!(["candle"]));
+        assert_eq!(*of("/Synthetic/properties/between"), json!(["torch"]));
         let properties = schema["Cell"]["properties"].as_object().unwrap();
         assert!(properties.values().all(|key| key["x-stacks"].is_array()));
     }

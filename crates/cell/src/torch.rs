@@ -3,13 +3,14 @@
 use super::acts::{GENERATING, INT4, LORA, Move::*, torch};
 use super::facts::Facts;
 use super::map::cell_keys;
-use super::{Generation, OutputLifetime, PackingStrategy, Task, Upcast, ZeroGrad};
+use super::{Adapter, Generation, OutputLifetime, PackingStrategy, Task, Upcast, ZeroGrad};
 
 cell_keys! {
     /// Keys of `stack: torch` alone.
     pub struct Torch {
-        /// Key-value cache while training.
+        /// Key-value cache while training; transformers builds none where every block is checkpointed.
         use_cache: bool = false => {
+            heeded: |cell| cell.task == Task::CausalLm && cell.method() != Some(Adapter::PrefixTuning),
             acts: [torch("torch: {keep_outputs: next_forward}", "true", &[Bytes])],
         }
         /// Lifetime of a micro-batch's outputs (logits and cache) and of their graph. With `none`, nothing but a number

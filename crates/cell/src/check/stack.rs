@@ -12,13 +12,13 @@ use torch::{Bitsandbytes, Peft, Pytorch, Transformers};
 use super::super::stacks::of_others;
 use super::super::{
     Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, Facts, FloatDtype, Generation, Loss, LossScaling,
-    Optimizer, Stack, TargetModules, Task, Upcast,
+    Optimizer, Stack, TargetModules, Task, Upcast, ZeroGrad,
 };
 use super::found::Found;
 use options::invalid::{Checked, Invalid, at_least, at_most};
 
 /// The variables of PyTorch's allocator; the first is heeded where both are set.
-const PYTORCH_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
+pub(super) const PYTORCH_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
 
 impl Cell {
     pub(super) fn check_stack(&self, keys: &Map<String, Value>, found: &mut Found) {
@@ -101,18 +101,6 @@ impl Cell {
             let message = "flash-attn is a package of PyTorch's stack, and this cell's is candle";
             let invalid = Invalid::new("attn_implementation", message).with("stack");
             found.add(invalid.help("use `attn_implementation: sdpa`, which does not hold the scores either"));
-        }
-        for (name, value) in &self.allocator.env {
-            if value.is_some() && PYTORCH_VARIABLES.contains(&name.as_str()) {
-                found.add(
-                    Invalid::idle(
-                        format!("allocator.env.{name}"),
-                        "the candle stack has no such allocator",
-                    )
-                    .with("stack")
-                    .help("leave it out, or use `stack: torch`"),
-                );
-            }
         }
     }
 
@@ -202,6 +190,7 @@ impl Cell {
         if let Some(generation) = &self.torch.generation {
             self.check_generation(generation, found);
         }
+        self.check_loop(found);
         if self.torch.use_reentrant.is_some() && self.gradient_checkpointing == Checkpointing::None {
             found.add(
                 Invalid::idle("torch.use_reentrant", "no block is checkpointed")
@@ -209,6 +198,30 @@ impl Cell {
                     .help("leave the key out, or use `gradient_checkpointing: full`"),
             );
         }
+    }
+
+    /// What the training loop keeps, where there is something to keep.
+    fn check_loop(&self, found: &mut Found) {
+        if self.torch.zero_grad == ZeroGrad::BeforeForward && self.empty_cache_steps == 0 {
+            let message = "only an emptied cache lies between `after_step` and `before_forward`";
+            let invalid = Invalid::idle("torch.zero_grad", message).with("empty_cache_steps");
+            found.add(invalid.help("leave the key out, or give `empty_cache_steps`"));
+        }
+        if !self.torch.use_cache {
+            return;
+        }
+        let (message, with) = if self.task == Task::SequenceClassification {
+            ("an encoder has no key-value cache", "task")
+        } else if self.method() == Some(Adapter::PrefixTuning) {
+            ("a prefix is a key-value cache already", "adapter")
+        } else if self.gradient_checkpointing == Checkpointing::Full {
+            let message = "transformers builds no key-value cache where every block is checkpointed";
+            (message, "gradient_checkpointing")
+        } else {
+            return;
+        };
+        let invalid = Invalid::idle("torch.use_cache", message).with(with);
+        found.add(invalid.help("leave the key out"));
     }
 
     /// Text that is generated between steps.
