@@ -1,7 +1,7 @@
 //! Twenty steps in formats beside the usual ones: FP4, torch.autocast, PEFT's preparation for k-bit training, and adapters in
 //! bfloat16.
 
-use expctl::cell::{Autocast, Cell, Dtype, QuantType, Upcast};
+use expctl::cell::{Autocast, Cell, Dtype, FloatDtype, QuantType, Upcast};
 
 use crate::runs::{adapter_cell, assert_run, cell};
 
@@ -40,7 +40,7 @@ fn twenty_steps_after_the_preparation_for_kbit_training() {
 fn twenty_steps_of_adapters_in_bfloat16() {
     let cell = Cell {
         dtype: Dtype::Bfloat16,
-        adapter_dtype: Dtype::Bfloat16,
+        adapter_dtype: FloatDtype::Bfloat16,
         ..adapter_cell(MODEL)
     };
     assert_run(MODEL, "adapter_bfloat16", &cell, 2e-2);

@@ -170,6 +170,10 @@ pub enum ArchError {
     NoBias(&'static str),
     #[error("`offload.embeddings`: every table is trained, so none can wait in the host's memory; leave the key out")]
     TrainedTables,
+    #[error(
+        "`offload.weights`: every weight of block {0} is trained, so none can wait in the host's memory; leave it out"
+    )]
+    TrainedBlock(usize),
     #[error("`offload.weights`: {0}")]
     Blocks(Mistake),
 }

@@ -2,290 +2,1165 @@
 
 use std::collections::BTreeMap;
 
+use super::acts::{
+    BERT, CHATS, FULL, GALORE, IA3, INT4, INT8, LABELS, LOGNORMAL, LOHA, LOKR, LONGEST, LORA, MISS, Move::*, OFT,
+    PACKED, PAIRS, PREFIX, PROMPT, RSVD, SEARCHED, SEARCHED_GPU, SGD, SPLITS, TEXTS, UNEVEN, UNIFORM, VERA, both,
+    candle, torch,
+};
+use super::allocator::{Allocator, Variable};
+use super::defaults::{
+    DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS, TRANSFORMERS_INT8_THRESHOLD,
+};
+use super::facts::{CANDLE, Facts, TORCH};
+use super::map::cell_keys;
+use super::plain::{plain_blocks, plain_data, plain_offload, plain_targets, sorted, unless};
+use super::torch::Torch;
 use arch::{Family, Preset, check, target_modules};
 use options::{
     Adapter, Attention, AutoBatchSize, Autocast, BLOCK_SIZES, ByteSize, Checkpointing, DEFAULT_BLOCK_SIZE,
-    DEFAULT_LABELS, Data, Dtype, Engine, Ia3, InstructionSetChoice, Loha, Lokr, Lora, LoraATraining, Loss, LossScaling,
-    LrScheduler, Measure, Miss, NamePattern, Offload, Oft, Optimizer, PackingAttention, PackingSeparator, Padding,
-    PrefixTuning, PromptTuning, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Vera, Weights,
+    DEFAULT_LABELS, Data, Dtype, Engine, FloatDtype, Ia3, InstructionSetChoice, Loha, Lokr, Lora, LoraATraining, Loss,
+    LossScaling, LrScheduler, Measure, Miss, NamePattern, Offload, Oft, Optimizer, PackingAttention, PackingSeparator,
+    Padding, PrefixTuning, PromptTuning, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Vera, Weights,
 };
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use super::allocator::{Allocator, Variable};
-use super::floating::floating_dtype;
-use super::torch::Torch;
+cell_keys! {
+    /// A full configuration. Field names are the spec's keys and keep the names of transformers' `TrainingArguments`,
+    /// PEFT's `LoraConfig` and bitsandbytes' `BitsAndBytesConfig`.
+    pub struct Cell {
+        /// A preset, such as smollm2-135m or bert-base, or a directory in Hugging Face's layout.
+        #[schemars(extend(
+            "anyOf" = [{ "enum": Preset::names() }, { "type": "string" }],
+            "description" = model_meaning()
+        ))]
+        model: String = "smollm2-135m".into() => {
+            aliases: ["base_model", "model_name_or_path"],
+            no_technique: "another model is another experiment",
+            acts: [
+                torch(LORA, "smollm2-135m", &[Bytes, File]),
+                candle(LORA, "./files/qwen", &[Bytes, Loss]).with("weights: random"),
+            ],
+        }
+        /// The origin of the weights; a plan is the same for both. Default: random for a preset, pretrained for a directory.
+        weights: Option<Weights> = None => {
+            open: |cell| Some(cell.default_weights()),
+            heeded: |cell| cell.stack == Stack::Candle,
+            example: "random",
+            no_technique: "weights of any origin have the same bytes",
+            of_training: true,
+            acts: [candle("model: ./files/llama", "random", &[Loss])],
+        }
+        /// The objective: causal_lm (a decoder predicts each token from those before it) or sequence_classification (an
+        /// encoder, DistilBERT or BERT, predicts a sample's label).
+        task: Task = Task::CausalLm => {
+            decides: true,
+            no_technique: "the model has one",
+            acts: [
+                both(
+                    LORA,
+                    "sequence_classification",
+                    &[Bytes, File, Loss],
+                    &[Bytes, File]).with("model: ./files/bert, weights: random",
+                ),
+            ],
+        }
+        /// The number of labels of sequence_classification.
+        #[schemars(range(min = 2))]
+        num_labels: usize = DEFAULT_LABELS => {
+            heeded: |cell| cell.task != Task::CausalLm,
+            no_technique: "a fact of the data",
+            acts: [both(BERT, "3", &[Bytes, File, Loss], &[Bytes, File])],
+        }
+        /// Number format of the base weights. int4 is NF4 or FP4, int8 is row-wise absmax; hidden states are then bfloat16.
+        dtype: Dtype = Dtype::Int4 => {
+            decides: true,
+            aliases: ["precision", "torch_dtype"],
+            acts: [
+                both(LORA, "bfloat16", &[Bytes, Loss], &[Bytes]),
+                both(LORA, "int4", &[Bytes, Loss], &[Bytes]),
+            ],
+        }
+        /// The software that trains: candle (our trainer) or torch (transformers, PEFT and bitsandbytes on a GPU, which is
+        /// planned and not run).
+        stack: Stack = Stack::Candle => {
+            decides: true,
+            no_technique: "another stack is another experiment",
+            acts: [
+                candle(LORA, "torch", &[Bytes]),
+                torch(LORA, "candle", &[Bytes]),
+            ],
+        }
+        /// The GPU of the plan, such as t4 or rtx-3090; `expctl list --gpus` prints all. It decides the memory, the size of the
+        /// CUDA context, and the kernels.
+        /// Default: unlimited memory, and the kernels of an A100.
+        gpu: Option<String> = None => {
+            stacks: TORCH,
+            example: "''",
+            no_technique: "the budget of the search, not a way to fit it",
+            acts: [
+                torch(LORA, "h100-80gb", &[Bytes]),
+                torch(LORA, "t4", &[Report]),
+            ],
+        }
+        /// PyTorch's training loop, and the releases of its libraries.
+        torch: Torch = Torch::default() => {
+            filled: Torch::filled,
+            plain: Torch::plain,
+            stacks: TORCH,
+            acts: [torch(LORA, "{keep_outputs: none}", &[Bytes])],
+            nested: Torch::FACTS,
+        }
 
-/// A full configuration. Field names are the spec's keys and keep the names of transformers' `TrainingArguments`,
-/// PEFT's `LoraConfig` and bitsandbytes' `BitsAndBytesConfig`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Cell {
-    /// A preset, such as smollm2-135m or bert-base, or a directory in Hugging Face's layout.
-    #[schemars(extend(
-        "anyOf" = [{ "enum": Preset::names() }, { "type": "string" }],
-        "description" = model_meaning()
-    ))]
-    pub model: String,
-    /// The origin of the weights. Default: random for a preset, pretrained for a directory.
-    pub weights: Option<Weights>,
-    /// The objective: causal_lm (a decoder predicts each token from those before it) or sequence_classification (an
-    /// encoder, DistilBERT or BERT, predicts a sample's label).
-    pub task: Task,
-    /// The number of labels of sequence_classification.
-    #[schemars(range(min = 2))]
-    pub num_labels: usize,
-    /// Number format of the base weights. int4 is NF4 or FP4, int8 is row-wise absmax; hidden states are then bfloat16.
-    pub dtype: Dtype,
-    /// The software that trains: candle (our trainer) or torch (transformers, PEFT and bitsandbytes on a GPU, which is
-    /// planned and not run).
-    pub stack: Stack,
-    /// The GPU of the plan, such as t4 or rtx-3090; `expctl list --gpus` prints all. It decides the memory, the size of the
-    /// CUDA context, and the kernels.
-    /// Default: unlimited memory, and the kernels of an A100.
-    pub gpu: Option<String>,
-    /// PyTorch's training loop, and the releases of its libraries.
-    pub torch: Torch,
-
-    /// Rank of the adapters; 0 trains the model's weights.
-    pub rank: usize,
-    /// The weights that rank 0 trains, by regular expressions for the ends of their modules' names or their own: [bias] is
-    /// BitFit, ['.*norm'] trains a decoder's norms, and ['layers\.1\..*'] a block. The new head of an encoder is always
-    /// trained. Default: all.
-    #[schemars(with = "Option<Vec<String>>", length(min = 1))]
-    pub trainable: Option<Vec<NamePattern>>,
-    /// The method of the adapters: lora, dora, ia3, miss, vera, oft, loha, lokr, prompt_tuning, prefix_tuning or ln_tuning. dora is PEFT's `use_dora: true`: it scales each row of
-    /// W + BA, with W the weight and BA LoRA's product, to a trained magnitude, and our trainer has it without lora_dropout.
-    /// ia3 trains a factor for each output of a layer, or each input, and has no rank. miss multiplies the sum of the input's
-    /// shards with a trained block. vera trains vectors between and after random factors that all layers share.
-    /// oft rotates the inputs of a layer block by block. loha adds the element-wise product of two low-rank products, and lokr
-    /// the Kronecker product of a small matrix and a low-rank product.
-    /// prompt_tuning trains the embeddings of virtual tokens before each sequence of a decoder, and prefix_tuning their keys and
-    /// values in each block. ln_tuning trains the norms that PEFT chooses for the family.
-    pub adapter: Adapter,
-    /// The adapters by a file of PEFT: an `adapter_config.json`, or a folder with one; relative to the spec's file. It sets
-    /// adapter, rank and the other keys that it has fields for. A field that asks for something else is an error, and so is a
-    /// key beside it with another value.
-    pub adapter_config: Option<String>,
-    /// LoRA's alpha: the adapter's product is scaled by alpha / rank. Default: twice the rank.
-    pub lora_alpha: Option<f64>,
-    /// Dropout on the adapter's input.
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub lora_dropout: f64,
-    /// The linear layers that get an adapter: all-linear (all but the head), a list of the ends of their names such as [q_proj,
-    /// v_proj] or [layers.0.self_attn.q_proj], or a regular expression for their names in full, such as '.*layers\.[01]\..*(q|v)_proj'. Names of DistilBERT are such as q_lin,
-    /// of BERT such as query; the new head of an encoder is always trained. Default: all-linear; with ia3 PEFT's for the
-    /// model's family, such as [k_proj, v_proj, down_proj].
-    #[schemars(extend("oneOf" = [
-        { "const": "all-linear" },
-        {
-            "type": "array",
-            "items": {
-                "anyOf": [
-                    { "enum": target_modules(Family::ALL.iter().copied()) },
-                    { "type": "string", "title": "more of a name", "pattern": r"\." }
-                ]
+        /// Rank of the adapters; 0 trains the model's weights.
+        rank: usize = 16 => {
+            decides: true,
+            aliases: ["r", "lora_r", "lora_rank"],
+            acts: [both(LORA, "8", &[Bytes, File, Loss], &[Bytes, File])],
+        }
+        /// The weights that rank 0 trains, by regular expressions for the ends of their modules' names or their own: [bias] is
+        /// BitFit, ['.*norm'] trains a decoder's norms, and ['layers\.1\..*'] a block. The new head of an encoder is always
+        /// trained. Default: all.
+        #[schemars(with = "Option<Vec<String>>", length(min = 1))]
+        trainable: Option<Vec<NamePattern>> = None => {
+            plain: |list, _| list.map(sorted),
+            heeded: |cell| cell.method().is_none(),
+            example: "[]",
+            no_technique: "what is trained is the experiment",
+            acts: [both(FULL, "['.*norm']", &[Bytes, Loss], &[Bytes])],
+        }
+        /// The method of the adapters: lora, dora, ia3, miss, vera, oft, loha, lokr, prompt_tuning, prefix_tuning or ln_tuning. dora is PEFT's `use_dora: true`: it scales each row of
+        /// W + BA, with W the weight and BA LoRA's product, to a trained magnitude, and our trainer has it without lora_dropout.
+        /// ia3 trains a factor for each output of a layer, or each input, and has no rank. miss multiplies the sum of the input's
+        /// shards with a trained block. vera trains vectors between and after random factors that all layers share.
+        /// oft rotates the inputs of a layer block by block. loha adds the element-wise product of two low-rank products, and lokr
+        /// the Kronecker product of a small matrix and a low-rank product.
+        /// prompt_tuning trains the embeddings of virtual tokens before each sequence of a decoder, and prefix_tuning their keys and
+        /// values in each block. ln_tuning trains the norms that PEFT chooses for the family.
+        adapter: Adapter = Adapter::Lora => {
+            decides: true,
+            of_adapters: true,
+            aliases: ["use_dora", "peft_use_dora"],
+            acts: [both(LORA, "dora", &[Bytes, File, Loss], &[Bytes, File])],
+        }
+        /// The adapters by a file of PEFT: an `adapter_config.json`, or a folder with one; relative to the spec's file. It sets
+        /// adapter, rank and the other keys that it has fields for. A field that asks for something else is an error, and so is a
+        /// key beside it with another value.
+        adapter_config: Option<String> = None => {
+            plain: |_, _| None,
+            of_adapters: true,
+            aliases: ["peft_config"],
+            example: "''",
+            no_technique: "another way to write adapter, rank and the others",
+            acts: [both(LORA, "files/adapter", &[Bytes, File, Loss], &[Bytes, File])],
+        }
+        /// LoRA's alpha: the adapter's product is scaled by alpha / rank. Default: twice the rank.
+        lora_alpha: Option<f64> = None => {
+            open: |cell| Some(cell.default_alpha()),
+            aliases: ["alpha"],
+            example: "32.0",
+            of_training: true,
+            acts: [candle(LORA, "16", &[Loss])],
+        }
+        /// Dropout on the adapter's input.
+        #[schemars(range(min = 0.0, max = 1.0))]
+        lora_dropout: f64 = 0.0 => {
+            aliases: ["dropout"],
+            acts: [both(LORA, "0.1", &[Loss], &[Bytes])],
+        }
+        /// The linear layers that get an adapter: all-linear (all but the head), a list of the ends of their names such as [q_proj,
+        /// v_proj] or [layers.0.self_attn.q_proj], or a regular expression for their names in full, such as '.*layers\.[01]\..*(q|v)_proj'. Names of DistilBERT are such as q_lin,
+        /// of BERT such as query; the new head of an encoder is always trained. Default: all-linear; with ia3 PEFT's for the
+        /// model's family, such as [k_proj, v_proj, down_proj].
+        #[schemars(extend("oneOf" = [
+            { "const": "all-linear" },
+            {
+                "type": "array",
+                "items": {
+                    "anyOf": [
+                        { "enum": target_modules(Family::ALL.iter().copied()) },
+                        { "type": "string", "title": "more of a name", "pattern": r"\." }
+                    ]
+                },
+                "minItems": 1,
+                "uniqueItems": true
             },
-            "minItems": 1,
-            "uniqueItems": true
-        },
-        { "type": "string", "title": "a regular expression for whole names", "pattern": r"[.*+?(\[{|\\^$)]" },
-        { "type": "null" }
-    ]))]
-    pub target_modules: Option<TargetModules>,
-    /// The blocks in which they get an adapter, with indices from 0. Default: all, and what lies outside of blocks.
-    #[schemars(length(min = 1))]
-    pub layers_to_transform: Option<Vec<usize>>,
-    /// The modules that are trained and saved whole beside the adapters, by their names or the ends of them, such as
-    /// [embed_tokens, lm_head] or [input_layernorm]. One of a tied embedding and head leaves the other as it was, as in PEFT.
-    /// The head of an encoder is always among them.
-    #[schemars(length(min = 1))]
-    pub modules_to_save: Option<Vec<String>>,
-    /// The folder of an adapter in PEFT's format that training goes on from, such as results/STUDY/cells/ID/adapter; relative
-    /// to the spec's file. Its settings and modules must be this cell's. Default: a new adapter.
-    pub init_adapter: Option<String>,
-    /// LoRA-FA, which trains B alone. none: A is trained too. frozen: A has no gradients. optimizer: A has gradients, but the
-    /// optimizer leaves it out, as happens once PEFT's disable_adapter was used; that is of PyTorch's stack.
-    pub lora_fa: LoraATraining,
-    /// Options of LoRA and DoRA in PEFT's words.
-    pub lora: Lora,
-    /// Options of IA3 in PEFT's words.
-    pub ia3: Ia3,
-    /// Options of MiSS in PEFT's words.
-    pub miss: Miss,
-    /// Options of VeRA in PEFT's words.
-    pub vera: Vera,
-    /// Options of OFT in PEFT's words.
-    pub oft: Oft,
-    /// Options of LoHa in PEFT's words.
-    pub loha: Loha,
-    /// Options of LoKr in PEFT's words.
-    pub lokr: Lokr,
-    /// Options of prompt tuning.
-    pub prompt_tuning: PromptTuning,
-    /// Options of prefix tuning.
-    pub prefix_tuning: PrefixTuning,
-    /// Number format of the adapters, their gradients and their optimizer states; galore's and rsvd's states stay float32. Our
-    /// trainer has float32 and bfloat16.
-    #[schemars(schema_with = "floating_dtype")]
-    pub adapter_dtype: Dtype,
+            { "type": "string", "title": "a regular expression for whole names", "pattern": r"[.*+?(\[{|\\^$)]" },
+            { "type": "null" }
+        ]))]
+        target_modules: Option<TargetModules> = None => {
+            open: Cell::default_targets,
+            plain: |targets, _| targets.map(plain_targets),
+            aliases: ["lora_target_modules"],
+            example: "all-linear",
+            acts: [both(LORA, "[q_proj, v_proj]", &[Bytes, File, Loss], &[Bytes, File])],
+        }
+        /// The blocks in which they get an adapter, with indices from 0. Default: all, and what lies outside of blocks.
+        #[schemars(length(min = 1))]
+        layers_to_transform: Option<Vec<usize>> = None => {
+            plain: |list, _| list.map(sorted),
+            example: "[0]",
+            no_technique: "what is trained is the experiment; target_modules and rank are searched",
+            acts: [both(LORA, "[0]", &[Bytes, File, Loss], &[Bytes, File])],
+        }
+        /// The modules that are trained and saved whole beside the adapters, by their names or the ends of them, such as
+        /// [embed_tokens, lm_head] or [input_layernorm]. One of a tied embedding and head leaves the other as it was, as in PEFT.
+        /// The head of an encoder is always among them.
+        #[schemars(length(min = 1))]
+        modules_to_save: Option<Vec<String>> = None => {
+            plain: |list, _| list.map(sorted),
+            example: "[]",
+            no_technique: "only adds what is trained",
+            acts: [both(LORA, "[input_layernorm]", &[Bytes, File, Loss], &[Bytes, File])],
+        }
+        /// The folder of an adapter in PEFT's format that training goes on from, such as results/STUDY/cells/ID/adapter; relative
+        /// to the spec's file. Its settings and modules must be this cell's. Default: a new adapter.
+        init_adapter: Option<String> = None => {
+            stacks: CANDLE,
+            of_adapters: true,
+            example: "''",
+            no_technique: "start values, without bytes",
+            acts: [candle(LORA, "files/init", &[Loss])],
+        }
+        /// LoRA-FA, which trains B alone. none: A is trained too. frozen: A has no gradients. optimizer: A has gradients, but the
+        /// optimizer leaves it out, as happens once PEFT's disable_adapter was used; that is of PyTorch's stack.
+        lora_fa: LoraATraining = LoraATraining::Trained => {
+            acts: [
+                both(LORA, "frozen", &[Bytes, Loss], &[Bytes]),
+                torch(LORA, "optimizer", &[Bytes]),
+            ],
+        }
+        /// Options of LoRA and DoRA in PEFT's words.
+        lora: Lora = Lora::default() => {
+            filled: |lora, _| Lora { loraplus_lr_ratio: lora.loraplus_lr_ratio.or(Some(1.0)), ..lora },
+            plain: |lora, _| Lora { loraplus_lr_ratio: unless(lora.loraplus_lr_ratio, &1.0), ..lora },
+            no_technique: "numbers of training, and rank_pattern repeats rank",
+            of_training: true,
+            acts: [candle(LORA, "{use_rslora: true}", &[Loss])],
+            nested: &[
+                ("use_rslora", Facts {
+                    of_training: true,
+                    acts: &[candle(LORA, "true", &[Loss])],
+                    ..Facts::NONE
+                }),
+                ("init_lora_weights", Facts {
+                    acts: &[
+                        candle(LORA, "gaussian", &[Loss]),
+                        both(LORA, "pissa", &[Bytes, Loss], &[Bytes]),
+                    ],
+                    ..Facts::NONE
+                }),
+                ("rank_pattern", Facts {
+                    acts: &[both(LORA, "{q_proj: 4}", &[Bytes, File, Loss], &[Bytes, File])],
+                    ..Facts::NONE
+                }),
+                ("alpha_pattern", Facts {
+                    of_training: true,
+                    acts: &[candle(LORA, "{q_proj: 4}", &[Loss])],
+                    ..Facts::NONE
+                }),
+                ("bias", Facts {
+                    acts: &[both("model: ./files/qwen, weights: random", "all", &[Bytes, File, Loss], &[Bytes, File])],
+                    ..Facts::NONE
+                }),
+                ("loraplus_lr_ratio", Facts {
+                    example: Some("1.0"),
+                    acts: &[both(LORA, "16", &[Loss], &[Bytes])],
+                    ..Facts::NONE
+                }),
+            ],
+        }
+        /// Options of IA3 in PEFT's words.
+        ia3: Ia3 = Ia3::default() => {
+            no_technique: "a few vectors",
+            acts: [both(IA3, "{feedforward_modules: []}", &[Bytes, File, Loss], &[Bytes, File])],
+            nested: &[
+                ("feedforward_modules", Facts {
+                    example: Some("[]"),
+                    acts: &[both(IA3, "[]", &[Bytes, File, Loss], &[Bytes, File])],
+                    ..Facts::NONE
+                }),
+            ],
+        }
+        /// Options of MiSS in PEFT's words.
+        miss: Miss = Miss::default() => {
+            plain: |miss, _| Miss { mini_r: unless(miss.mini_r, &1), ..miss },
+            no_technique: "rank is searched",
+            acts: [both(MISS, "{init_weights: mini}", &[Bytes, File, Loss], &[Bytes, File])],
+            nested: &[
+                ("init_weights", Facts {
+                    acts: &[both(MISS, "mini", &[Bytes, File, Loss], &[Bytes, File])],
+                    ..Facts::NONE
+                }),
+                ("mini_r", Facts {
+                    example: Some("1"),
+                    acts: &[
+                        both(
+                            "adapter: miss, miss: {init_weights: mini}",
+                            "32",
+                            &[Bytes, File, Loss],
+                            &[Bytes, File],
+                        ),
+                    ],
+                    ..Facts::NONE
+                }),
+                ("miss_dropout", Facts {
+                    acts: &[both(MISS, "0.1", &[Loss], &[Bytes])],
+                    ..Facts::NONE
+                }),
+            ],
+        }
+        /// Options of VeRA in PEFT's words.
+        vera: Vera = Vera::default() => {
+            no_technique: "rank is searched",
+            acts: [both(VERA, "{save_projection: false}", &[File], &[File])],
+            nested: &[
+                ("d_initial", Facts {
+                    of_training: true,
+                    acts: &[candle(VERA, "0.5", &[Loss])],
+                    ..Facts::NONE
+                }),
+                ("projection_prng_key", Facts {
+                    of_training: true,
+                    acts: &[candle(VERA, "1", &[Loss])],
+                    ..Facts::NONE
+                }),
+                ("save_projection", Facts {
+                    acts: &[both(VERA, "false", &[File], &[File])],
+                    ..Facts::NONE
+                }),
+                ("vera_dropout", Facts {
+                    acts: &[both(VERA, "0.1", &[Loss], &[Bytes])],
+                    ..Facts::NONE
+                }),
+            ],
+        }
+        /// Options of OFT in PEFT's words.
+        oft: Oft = Oft::default() => {
+            no_technique: "its blocks are the capacity of the method",
+            acts: [both(OFT, "{oft_block_size: 16}", &[Bytes, File, Loss], &[Bytes, File])],
+            nested: &[
+                ("oft_block_size", Facts {
+                    acts: &[both(OFT, "16", &[Bytes, File, Loss], &[Bytes, File])],
+                    ..Facts::NONE
+                }),
+                ("r", Facts {
+                    acts: &[
+                        both(
+                            "adapter: oft, oft: {oft_block_size: 0, r: 2}",
+                            "4",
+                            &[Bytes, File, Loss],
+                            &[Bytes, File],
+                        ),
+                    ],
+                    ..Facts::NONE
+                }),
+                ("block_share", Facts {
+                    acts: &[both(OFT, "true", &[Bytes, File, Loss], &[Bytes, File])],
+                    ..Facts::NONE
+                }),
+                ("use_cayley_neumann", Facts {
+                    acts: &[both(OFT, "false", &[Bytes, Loss], &[Bytes])],
+                    ..Facts::NONE
+                }),
+                ("num_cayley_neumann_terms", Facts {
+                    acts: &[both(OFT, "3", &[Bytes, Loss], &[Bytes])],
+                    ..Facts::NONE
+                }),
+            ],
+        }
+        /// Options of LoHa in PEFT's words.
+        loha: Loha = Loha::default() => {
+            no_technique: "rank is searched",
+            of_training: true,
+            acts: [candle(LOHA, "{alpha: 16}", &[Loss])],
+            nested: &[
+                ("alpha", Facts {
+                    of_training: true,
+                    acts: &[candle(LOHA, "16", &[Loss])],
+                    ..Facts::NONE
+                }),
+                ("rank_pattern", Facts {
+                    acts: &[both(LOHA, "{q_proj: 4}", &[Bytes, File, Loss], &[Bytes, File])],
+                    ..Facts::NONE
+                }),
+                ("alpha_pattern", Facts {
+                    of_training: true,
+                    acts: &[candle(LOHA, "{q_proj: 4}", &[Loss])],
+                    ..Facts::NONE
+                }),
+            ],
+        }
+        /// Options of LoKr in PEFT's words.
+        lokr: Lokr = Lokr::default() => {
+            no_technique: "rank is searched",
+            acts: [both(LOKR, "{decompose_factor: 4}", &[Bytes, File, Loss], &[Bytes, File])],
+            nested: &[
+                ("alpha", Facts {
+                    of_training: true,
+                    acts: &[candle(LOKR, "16", &[Loss])],
+                    ..Facts::NONE
+                }),
+                ("decompose_both", Facts {
+                    acts: &[
+                        both(
+                            "adapter: lokr, rank: 2, lokr: {decompose_factor: 8}",
+                            "true",
+                            &[Bytes, File, Loss],
+                            &[Bytes, File],
+                        ),
+                    ],
+                    ..Facts::NONE
+                }),
+                ("decompose_factor", Facts {
+                    acts: &[both(LOKR, "4", &[Bytes, File, Loss], &[Bytes, File])],
+                    ..Facts::NONE
+                }),
+                ("rank_pattern", Facts {
+                    acts: &[both(LOKR, "{q_proj: 4}", &[Bytes, File, Loss], &[Bytes, File])],
+                    ..Facts::NONE
+                }),
+                ("alpha_pattern", Facts {
+                    of_training: true,
+                    acts: &[candle(LOKR, "{q_proj: 4}", &[Loss])],
+                    ..Facts::NONE
+                }),
+            ],
+        }
+        /// Options of prompt tuning.
+        prompt_tuning: PromptTuning = PromptTuning::default() => {
+            no_technique: "the virtual tokens are the capacity of the method",
+            acts: [both(PROMPT, "{num_virtual_tokens: 8}", &[Bytes, File, Loss], &[Bytes, File])],
+            nested: &[
+                ("num_virtual_tokens", Facts {
+                    acts: &[both(PROMPT, "8", &[Bytes, File, Loss], &[Bytes, File])],
+                    ..Facts::NONE
+                }),
+                ("init", Facts {
+                    of_training: true,
+                    acts: &[candle(PROMPT, "text", &[Loss]).with("prompt_tuning.init_text: Classify this text")],
+                    ..Facts::NONE
+                }),
+                ("init_text", Facts {
+                    example: Some("''"),
+                    of_training: true,
+                    acts: &[
+                        candle(
+                            "adapter: prompt_tuning, prompt_tuning: {init: text, init_text: Classify this text}",
+                            "Another text",
+                            &[Loss],
+                        ),
+                    ],
+                    ..Facts::NONE
+                }),
+            ],
+        }
+        /// Options of prefix tuning.
+        prefix_tuning: PrefixTuning = PrefixTuning::default() => {
+            no_technique: "the virtual tokens are the capacity of the method",
+            acts: [both(PREFIX, "{num_virtual_tokens: 8}", &[Bytes, File, Loss], &[Bytes, File])],
+            nested: &[
+                ("num_virtual_tokens", Facts {
+                    acts: &[both(PREFIX, "8", &[Bytes, File, Loss], &[Bytes, File])],
+                    ..Facts::NONE
+                }),
+            ],
+        }
+        /// Number format of the adapters, their gradients and their optimizer states; galore's and rsvd's states stay float32. Our
+        /// trainer has float32 and bfloat16.
+        adapter_dtype: FloatDtype = FloatDtype::Float32 => {
+            acts: [both(LORA, "bfloat16", &[Bytes, Loss], &[Bytes, File])],
+        }
 
-    /// 4-bit data type of int4.
-    pub bnb_4bit_quant_type: QuantType,
-    /// Consecutive weights that share a scale of int4, as bitsandbytes has them. transformers leaves the default.
-    #[schemars(extend("enum" = BLOCK_SIZES))]
-    pub bnb_4bit_blocksize: usize,
-    /// Quantise int4's scales a second time.
-    pub bnb_4bit_use_double_quant: bool,
-    /// Number format of int4's products, and of the weights that int4 leaves unquantised; on PyTorch's stack, int8's too.
-    #[schemars(schema_with = "floating_dtype")]
-    pub bnb_4bit_compute_dtype: Dtype,
-    /// int8's products with int8 activations (LLM.int8()): columns with an activation of this magnitude or more are
-    /// multiplied in floating point, and 0 quantises all, which only saves a mask during the product. Default: our trainer quantises weights alone, and PyTorch's stack
-    /// has transformers' 6.
-    pub llm_int8_threshold: Option<f64>,
-    /// How attention is computed. sdpa never holds the score matrix; eager holds the softmax weights of every query and key
-    /// for the backward pass. flash_attention_2 is a package of PyTorch's stack, and our trainer's sdpa is such a kernel.
-    pub attn_implementation: Attention,
-    /// The causal loss in training. full: of the logits of all tokens at once, as transformers computes it. chunked: of
-    /// some logits at a time. On PyTorch's stack that is TRL's `loss_type: chunked_nll`, SFTTrainer's default since
-    /// 1.7, of at most 256 tokens at a time. Default: chunked for our trainer, full on PyTorch's stack.
-    pub loss: Option<Loss>,
-    /// The weights that are cast to float32 before training: none, peft or trl. peft casts all that are not quantised,
-    /// as PEFT's prepare_model_for_kbit_training does. trl leaves the embeddings and the head out, as TRL's SFTTrainer
-    /// with `bf16` does.
-    pub upcast: Upcast,
-    /// The format of mixed precision by torch.autocast: none, bfloat16 or float16. Products and what lies between them have
-    /// it, weights and the residual stream stay float32.
-    pub autocast: Autocast,
-    /// The scale of the loss in the backward pass, so that small gradients do not vanish in float16: none or dynamic.
-    /// dynamic is torch.amp.GradScaler: 65,536 at first, and twice that after 2,000 steps. Gradients that are not
-    /// finite halve it, and their step is skipped. Default: dynamic for `autocast: float16`, else none.
-    pub loss_scaling: Option<LossScaling>,
-    /// Return the allocator's cache to the device every n steps; 0 never does. Our trainer returns it to the system
-    /// (malloc_trim, mimalloc's collect), and the samples of its steps hold the figures before and after.
-    pub empty_cache_steps: usize,
+        /// 4-bit data type of int4.
+        bnb_4bit_quant_type: QuantType = QuantType::Nf4 => {
+            heeded: |cell| cell.dtype == Dtype::Int4,
+            no_technique: "both types have 4 bits",
+            of_training: true,
+            acts: [candle(INT4, "fp4", &[Loss])],
+        }
+        /// Consecutive weights that share a scale of int4, as bitsandbytes has them. transformers leaves the default.
+        #[schemars(extend("enum" = BLOCK_SIZES))]
+        bnb_4bit_blocksize: usize = DEFAULT_BLOCK_SIZE => {
+            heeded: |cell| cell.dtype == Dtype::Int4,
+            no_technique: "saves 0.1 bit a weight at most beside double quantisation",
+            acts: [both("dtype: int4, bnb_4bit_use_double_quant: false", "128", &[Bytes, Loss], &[Bytes])],
+        }
+        /// Quantise int4's scales a second time.
+        bnb_4bit_use_double_quant: bool = true => {
+            heeded: |cell| cell.dtype == Dtype::Int4,
+            acts: [both(INT4, "false", &[Bytes, Loss], &[Bytes])],
+        }
+        /// Number format of int4's products, and of the weights that int4 leaves unquantised; on PyTorch's stack, int8's too.
+        bnb_4bit_compute_dtype: FloatDtype = FloatDtype::Bfloat16 => {
+            heeded: |cell| match cell.stack {
+                Stack::Candle => cell.dtype == Dtype::Int4,
+                Stack::Torch => cell.dtype.is_quantised(),
+            },
+            acts: [
+                both(INT4, "float32", &[Bytes, Loss], &[Bytes]),
+                torch(INT8, "float32", &[Bytes]),
+            ],
+        }
+        /// int8's products with int8 activations (LLM.int8()): columns with an activation of this magnitude or more are
+        /// multiplied in floating point, and 0 quantises all. That only saves a mask during the product, so no plan moves by it.
+        /// Default: our trainer quantises weights alone, and PyTorch's stack has transformers' 6.
+        llm_int8_threshold: Option<f64> = None => {
+            plain: |threshold, cell| match cell.stack {
+                Stack::Candle => threshold,
+                Stack::Torch => unless(threshold, &TRANSFORMERS_INT8_THRESHOLD),
+            },
+            heeded: |cell| cell.dtype == Dtype::Int8,
+            example: "6.0",
+            of_training: true,
+            acts: [
+                candle(INT8, "6", &[Loss]),
+                candle("dtype: int8, llm_int8_threshold: 6", "1", &[Loss]),
+            ],
+        }
+        /// How attention is computed. sdpa never holds the score matrix; eager holds the softmax weights of every query and key
+        /// for the backward pass. flash_attention_2 is a package of PyTorch's stack, and our trainer's sdpa is such a kernel.
+        attn_implementation: Attention = Attention::Sdpa => {
+            decides: true,
+            acts: [both(LORA, "eager", &[Bytes], &[Bytes])],
+        }
+        /// The causal loss in training. full: of the logits of all tokens at once, as transformers computes it. chunked: of
+        /// some logits at a time. On PyTorch's stack that is TRL's `loss_type: chunked_nll`, SFTTrainer's default since
+        /// 1.7, of at most 256 tokens at a time. Default: chunked for our trainer, full on PyTorch's stack.
+        loss: Option<Loss> = None => {
+            open: |cell| Some(cell.default_loss()),
+            heeded: |cell| cell.task == Task::CausalLm,
+            example: "chunked",
+            acts: [
+                candle(LORA, "full", &[Bytes, Loss]),
+                torch(LORA, "chunked", &[Bytes]),
+            ],
+        }
+        /// The weights that are cast to float32 before training: none, peft or trl. peft casts all that are not quantised,
+        /// as PEFT's prepare_model_for_kbit_training does. trl leaves the embeddings and the head out, as TRL's SFTTrainer
+        /// with `bf16` does.
+        upcast: Upcast = Upcast::None => {
+            heeded: |cell| cell.dtype.is_quantised(),
+            decides: true,
+            acts: [both(INT4, "peft", &[Bytes, Loss], &[Bytes])],
+        }
+        /// The format of mixed precision by torch.autocast: none, bfloat16 or float16. Products and what lies between them have
+        /// it, weights and the residual stream stay float32.
+        autocast: Autocast = Autocast::None => {
+            aliases: ["bf16", "fp16"],
+            acts: [both(LORA, "bfloat16", &[Bytes, Loss], &[Bytes])],
+        }
+        /// The scale of the loss in the backward pass, so that small gradients do not vanish in float16: none or dynamic.
+        /// dynamic is torch.amp.GradScaler: 65,536 at first, and twice that after 2,000 steps. Gradients that are not
+        /// finite halve it, and their step is skipped. Default: dynamic for `autocast: float16`, else none.
+        loss_scaling: Option<LossScaling> = None => {
+            open: |cell| Some(cell.default_loss_scaling()),
+            stacks: CANDLE,
+            example: "dynamic",
+            no_technique: "a number of training, without bytes",
+            acts: [
+                candle("autocast: float16", "none", &[Loss]),
+                candle("dtype: float16", "dynamic", &[Loss]),
+            ],
+        }
+        /// Return the allocator's cache to the device every n steps; 0 never does. Our trainer returns it to the system
+        /// (malloc_trim, mimalloc's collect), and the samples of its steps hold the figures before and after.
+        empty_cache_steps: usize = 0 => {
+            heeded: |cell| cell.measure == Measure::Epoch,
+            aliases: ["torch_empty_cache_steps"],
+            acts: [
+                candle("allocator: {backend: system}", "1", &[Bytes]),
+                torch(
+                    "model: smollm2-135m, max_seq_length: 64, data: {synthetic: {lengths: uniform}}, \
+                     batch_size: 2, padding: longest",
+                    "1",
+                    &[Bytes],
+                ),
+            ],
+        }
 
-    /// Samples in a micro-batch.
-    #[schemars(range(min = 1))]
-    pub batch_size: usize,
-    /// Micro-batches whose gradients are summed before an optimizer step.
-    #[schemars(range(min = 1))]
-    pub gradient_accumulation_steps: usize,
-    /// The micro-batch is searched: the largest that the budget (device_memory, or the gpu) has room for. It is fixed before
-    /// the cell gets its id.
-    pub auto_batch_size: Option<AutoBatchSize>,
-    /// The blocks that recompute their forward pass in the backward pass: none, full, {every: n}, {first: n} or
-    /// {layers: [...]}, with indices from 0. {auto: SIZE} takes the fewest with which the cell fits this size.
-    pub gradient_checkpointing: Checkpointing,
-    /// The tensors that wait in the host's memory until they are needed: none, or a map of parts. weights are the
-    /// frozen weights of blocks: {ratio: 0.5} of them, the last half, or a list of indices. embeddings, optimizer and
-    /// checkpoints are true or false.
-    pub offload: Offload,
-    /// Samples are cut to this many tokens.
-    #[schemars(range(min = 2))]
-    pub max_seq_length: usize,
-    /// Pad each micro-batch to max_seq_length, or to its longest sample.
-    pub padding: Padding,
-    /// Padded lengths are rounded up to a multiple of this, as by transformers' pad_to_multiple_of. Default: not.
-    #[schemars(range(min = 1))]
-    pub pad_to_multiple_of: Option<usize>,
-    /// The most tokens of a micro-batch, padding included; batch_size stays the most samples. A step keeps its samples and
-    /// has as many micro-batches as that needs, so the loss is the same. Default: no limit.
-    #[schemars(range(min = 2))]
-    pub max_tokens_per_batch: Option<usize>,
-    /// Put samples of like lengths into one step, as transformers' group_by_length. Each epoch's order is cut into
-    /// groups of 50 steps, or a fourth of the data if that is less. A group is sorted from long to short.
-    pub group_by_length: bool,
-    /// Steps in a group whose samples are sorted from long to short; 20 in PEFT's method comparison. Excludes
-    /// group_by_length.
-    #[schemars(range(min = 1))]
-    pub length_buckets: Option<usize>,
-    /// Begin with the step that has the largest micro-batch of the training, so that it shows at once if memory runs
-    /// out. All other steps stay in their order.
-    pub longest_first: bool,
-    /// Lay the samples of a step one after the other in rows of max_seq_length tokens, without padding. batch_size is
-    /// then the most rows of a micro-batch. A step has the same samples as without packing, and the same loss. On PyTorch's
-    /// stack, TRL packs all samples before training, as torch.packing_strategy says.
-    pub packing: bool,
-    /// The token between two packed samples: none, or eos, the end of a text. Nothing is trained to predict it. It ends the
-    /// sample before it, so with packing_attention: full alone it predicts a token, the next sample's first.
-    pub packing_separator: PackingSeparator,
-    /// The tokens that a packed token sees. block_diagonal: those before it in its sample, whose positions begin at 0.
-    /// full: all before it in its row, as if the row were one text.
-    pub packing_attention: PackingAttention,
+        /// Samples in a micro-batch.
+        #[schemars(range(min = 1))]
+        batch_size: usize = 1 => {
+            aliases: ["per_device_train_batch_size", "micro_batch_size"],
+            acts: [both(LORA, "2", &[Bytes, Loss, Tokens], &[Bytes])],
+        }
+        /// Micro-batches whose gradients are summed before an optimizer step.
+        #[schemars(range(min = 1))]
+        gradient_accumulation_steps: usize = 1 => {
+            acts: [both(LORA, "2", &[Bytes, Loss, Tokens], &[Bytes])],
+        }
+        /// The micro-batch is searched: the largest that the budget (device_memory, or the gpu) has room for. It is fixed before
+        /// the cell gets its id.
+        auto_batch_size: Option<AutoBatchSize> = None => {
+            example: "{start: 1, min: 1, max: 1, search: largest}",
+            no_technique: "a search of its own, which comes to batch_size",
+            acts: [
+                candle("device_memory: 8MiB", "{start: 2, max: 2}", &[Bytes, Loss, Tokens]),
+                torch("gpu: t4", "{start: 2, max: 2}", &[Bytes]),
+            ],
+            nested: &[
+                ("start", Facts {
+                    acts: &[
+                        candle(
+                            "device_memory: 8MiB, auto_batch_size: {start: 2, max: 4}, gradient_accumulation_steps: 2",
+                            "4",
+                            &[Bytes, Loss, Tokens],
+                        ),
+                        torch(
+                            "gpu: t4, auto_batch_size: {start: 2, max: 4}, gradient_accumulation_steps: 2",
+                            "4",
+                            &[Bytes],
+                        ),
+                    ],
+                    ..Facts::NONE
+                }),
+                ("min", Facts {
+                    acts: &[
+                        candle(
+                            "device_memory: 1300KB, auto_batch_size: {start: 2, max: 2, search: largest}",
+                            "2",
+                            &[Bytes, Report],
+                        ),
+                        torch(
+                            "model: smollm2-135m, max_seq_length: 2048, gpu: gtx-1050-2gb, \
+                             auto_batch_size: {start: 2, max: 2, search: largest}",
+                            "2",
+                            &[Bytes],
+                        ),
+                    ],
+                    ..Facts::NONE
+                }),
+                ("max", Facts {
+                    acts: &[
+                        candle(SEARCHED, "2", &[Bytes, Loss, Tokens]),
+                        torch(SEARCHED_GPU, "2", &[Bytes]),
+                    ],
+                    ..Facts::NONE
+                }),
+                ("search", Facts {
+                    acts: &[
+                        candle(SEARCHED, "keep_effective_batch", &[Bytes, Loss, Tokens]),
+                        torch(SEARCHED_GPU, "keep_effective_batch", &[Bytes]),
+                    ],
+                    ..Facts::NONE
+                }),
+            ],
+        }
+        /// The blocks that recompute their forward pass in the backward pass: none, full, {every: n}, {first: n} or
+        /// {layers: [...]}, with indices from 0. {auto: SIZE} takes the fewest with which the cell fits this size.
+        gradient_checkpointing: Checkpointing = Checkpointing::None => {
+            plain: |checkpointing, _| plain_blocks(checkpointing),
+            aliases: ["checkpointing"],
+            acts: [both(LORA, "full", &[Bytes], &[Bytes])],
+            nested: &[
+                ("every", Facts {
+                    acts: &[
+                        both(
+                            "max_seq_length: 64, batch_size: 4, gradient_checkpointing: {every: 2}",
+                            "1",
+                            &[Bytes],
+                            &[Bytes],
+                        ),
+                    ],
+                    ..Facts::NONE
+                }),
+                ("first", Facts {
+                    acts: &[
+                        both(
+                            "max_seq_length: 64, batch_size: 4, gradient_checkpointing: {first: 1}",
+                            "2",
+                            &[Bytes],
+                            &[Bytes],
+                        ),
+                    ],
+                    ..Facts::NONE
+                }),
+                ("layers", Facts {
+                    acts: &[
+                        both(
+                            "max_seq_length: 64, batch_size: 4, gradient_checkpointing: {layers: [0]}",
+                            "[0, 1]",
+                            &[Bytes],
+                            &[Bytes],
+                        ),
+                    ],
+                    ..Facts::NONE
+                }),
+                ("auto", Facts {
+                    acts: &[
+                        candle("gradient_checkpointing: {auto: 4MiB}", "1MiB", &[Bytes]),
+                        torch("gradient_checkpointing: {auto: 400MiB}", "1MiB", &[Bytes]),
+                    ],
+                    ..Facts::NONE
+                }),
+            ],
+        }
+        /// The tensors that wait in the host's memory until they are needed: none, or a map of parts. weights are the
+        /// frozen weights of blocks: {ratio: 0.5} of them, the last half, or a list of indices. embeddings, optimizer and
+        /// checkpoints are true or false.
+        offload: Offload = Offload::NONE => {
+            plain: |offload, _| plain_offload(offload),
+            stacks: CANDLE,
+            aliases: ["cpu_offload", "offload_optimizer", "offload_param"],
+            acts: [candle(LORA, "{optimizer: true}", &[Bytes])],
+            nested: &[
+                ("weights", Facts {
+                    acts: &[candle(LORA, "[0, 1]", &[Bytes])],
+                    ..Facts::NONE
+                }),
+                ("weights.ratio", Facts {
+                    acts: &[candle("offload: {weights: {ratio: 0.5}}", "1.0", &[Bytes])],
+                    ..Facts::NONE
+                }),
+                ("embeddings", Facts {
+                    acts: &[candle(LORA, "true", &[Bytes])],
+                    ..Facts::NONE
+                }),
+                ("optimizer", Facts {
+                    acts: &[candle(LORA, "true", &[Bytes])],
+                    ..Facts::NONE
+                }),
+                ("checkpoints", Facts {
+                    acts: &[candle("gradient_checkpointing: full", "true", &[Bytes])],
+                    ..Facts::NONE
+                }),
+            ],
+        }
+        /// Samples are cut to this many tokens.
+        #[schemars(range(min = 2))]
+        max_seq_length: usize = 128 => {
+            aliases: ["max_length", "seq_length", "sequence_len", "seq_len"],
+            acts: [both(LORA, "64", &[Bytes, Loss, Tokens], &[Bytes])],
+        }
+        /// Pad each micro-batch to max_seq_length, or to its longest sample.
+        padding: Padding = Padding::MaxLength => {
+            plain: |padding, cell| if cell.packing { Padding::MaxLength } else { padding },
+            heeded: |cell| !cell.packing,
+            acts: [both(UNEVEN, "longest", &[Bytes, Tokens], &[Bytes])],
+        }
+        /// Padded lengths are rounded up to a multiple of this, as by transformers' pad_to_multiple_of. Default: not.
+        #[schemars(range(min = 1))]
+        pad_to_multiple_of: Option<usize> = None => {
+            open: |_| Some(1),
+            heeded: |cell| !cell.packing,
+            example: "8",
+            no_technique: "only adds padding",
+            acts: [both(LONGEST, "32", &[Bytes, Tokens], &[Bytes])],
+        }
+        /// The most tokens of a micro-batch, padding included; batch_size stays the most samples. A step keeps its samples and
+        /// has as many micro-batches as that needs, so the loss is the same. Default: no limit.
+        #[schemars(range(min = 2))]
+        max_tokens_per_batch: Option<usize> = None => {
+            stacks: CANDLE,
+            example: "1024",
+            acts: [candle(UNEVEN, "32", &[Bytes])],
+        }
+        /// Put samples of like lengths into one step, as transformers' group_by_length. Each epoch's order is cut into
+        /// groups of 50 steps, or a fourth of the data if that is less. A group is sorted from long to short.
+        group_by_length: bool = false => {
+            no_technique: "an order of the data, which changes batches and so the training",
+            acts: [both(LONGEST, "true", &[Bytes, Loss, Tokens], &[Bytes])],
+        }
+        /// Steps in a group whose samples are sorted from long to short; 20 in PEFT's method comparison. Excludes
+        /// group_by_length.
+        #[schemars(range(min = 1))]
+        length_buckets: Option<usize> = None => {
+            example: "20",
+            no_technique: "an order of the data, which changes batches and so the training",
+            acts: [both(LONGEST, "4", &[Bytes, Loss, Tokens], &[Bytes])],
+        }
+        /// Begin with the step that has the largest micro-batch of the training, so that it shows at once if memory runs
+        /// out. All other steps stay in their order.
+        longest_first: bool = false => {
+            stacks: CANDLE,
+            no_technique: "an order of the data: the same peak, earlier",
+            acts: [
+                candle(
+                    "max_steps: 8, data: {synthetic: {lengths: [4, 24, 8, 16]}}, batch_size: 2, padding: longest",
+                    "true",
+                    &[Bytes, Loss],
+                ),
+            ],
+        }
+        /// Lay the samples of a step one after the other in rows of max_seq_length tokens, without padding. batch_size is
+        /// then the most rows of a micro-batch. A step has the same samples as without packing, and the same loss. On PyTorch's
+        /// stack, TRL packs all samples before training, as torch.packing_strategy says.
+        packing: bool = false => {
+            decides: true,
+            aliases: ["pack_sequences", "sample_packing"],
+            acts: [
+                candle(UNEVEN, "true", &[Bytes, Tokens]),
+                torch(
+                    "data: {synthetic: {lengths: [4, 24, 8, 16]}}, batch_size: 4, \
+                     attn_implementation: flash_attention_2",
+                    "true",
+                    &[Bytes],
+                ),
+            ],
+        }
+        /// The token between two packed samples: none, or eos, the end of a text. Nothing is trained to predict it. It ends the
+        /// sample before it, so with packing_attention: full alone it predicts a token, the next sample's first.
+        packing_separator: PackingSeparator = PackingSeparator::None => {
+            stacks: CANDLE,
+            heeded: |cell| cell.packing,
+            no_technique: "adds tokens",
+            acts: [candle(PACKED, "eos", &[Bytes, Tokens])],
+        }
+        /// The tokens that a packed token sees. block_diagonal: those before it in its sample, whose positions begin at 0.
+        /// full: all before it in its row, as if the row were one text.
+        packing_attention: PackingAttention = PackingAttention::BlockDiagonal => {
+            stacks: CANDLE,
+            heeded: |cell| cell.packing,
+            no_technique: "adds attention between samples",
+            acts: [candle(PACKED, "full", &[Bytes, Loss])],
+        }
 
-    /// Optimizer steps. Default: 10, unless num_train_epochs is given.
-    #[schemars(range(min = 1))]
-    pub max_steps: Option<usize>,
-    /// Passes over the training data; excludes max_steps.
-    pub num_train_epochs: Option<f64>,
-    /// The optimizer. Our trainer's galore and rsvd are adamw but for matrices with more rows and columns than optim_rank.
-    /// On PyTorch's stack rsvd is rSVDAdam of HPMLProj, whose rank shrinks with a matrix's shorter side.
-    pub optim: Optimizer,
-    /// Rank of galore's and rsvd's optimizer state; on PyTorch's stack that of a matrix whose shorter side is the model's
-    /// width. Default: 4.
-    #[schemars(range(min = 1))]
-    pub optim_rank: Option<usize>,
-    /// Steps after which galore and rsvd refresh their basis. Default: 200.
-    #[schemars(range(min = 1))]
-    pub update_proj_gap: Option<usize>,
-    /// Scale of galore's step when it leaves the basis. Default: 0.25.
-    pub galore_scale: Option<f64>,
-    /// Peak learning rate.
-    #[schemars(range(min = 0.0))]
-    pub learning_rate: f64,
-    /// The learning rate after the warm-up: linear, cosine or constant.
-    pub lr_scheduler_type: LrScheduler,
-    /// Share of the steps over which the learning rate rises linearly from 0.
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub warmup_ratio: f64,
-    /// Decoupled weight decay.
-    #[schemars(range(min = 0.0))]
-    pub weight_decay: f64,
-    /// AdamW's decay of the first moment; in lion the momentum's weight in a step's direction.
-    pub adam_beta1: f64,
-    /// AdamW's decay of the second moment; in lion the momentum's. Default: 0.999, for lion 0.99.
-    pub adam_beta2: Option<f64>,
-    /// AdamW's denominator floor.
-    pub adam_epsilon: f64,
-    /// Gradients are scaled down to this global L2 norm; 0 switches clipping off.
-    #[schemars(range(min = 0.0))]
-    pub max_grad_norm: f64,
-    /// Seed of everything random: weights, adapter, order of the data, dropout.
-    pub seed: u64,
+        /// Optimizer steps. Default: 10, unless num_train_epochs is given.
+        #[schemars(range(min = 1))]
+        max_steps: Option<usize> = None => {
+            filled: |_, cell| cell.max_steps(),
+            plain: |steps, cell| steps.filter(|steps| cell.num_train_epochs.is_some() || *steps != DEFAULT_STEPS),
+            heeded: |cell| cell.measure == Measure::Epoch,
+            aliases: ["steps"],
+            example: "1",
+            no_technique: "the length of training",
+            acts: [
+                candle(LORA, "4", &[Loss, Tokens]),
+                torch(TEXTS, "12", &[Bytes]),
+            ],
+        }
+        /// Passes over the training data; excludes max_steps.
+        num_train_epochs: Option<f64> = None => {
+            heeded: |cell| cell.measure == Measure::Epoch,
+            aliases: ["epochs", "num_epochs"],
+            example: "1.0",
+            no_technique: "the length of training",
+            acts: [
+                candle("data: {synthetic: {samples: 4}}, num_train_epochs: 1, max_steps: null", "2", &[Loss, Tokens]),
+                torch(
+                    "data: {synthetic: {lengths: uniform, samples: 32}}, batch_size: 4, padding: longest, \
+                     num_train_epochs: 0.25, max_steps: null",
+                    "1",
+                    &[Bytes],
+                ),
+            ],
+        }
+        /// The optimizer. Our trainer's galore and rsvd are adamw but for matrices with more rows and columns than optim_rank.
+        /// On PyTorch's stack rsvd is rSVDAdam of HPMLProj, whose rank shrinks with a matrix's shorter side.
+        optim: Optimizer = Optimizer::Adamw => {
+            decides: true,
+            aliases: ["optimizer"],
+            acts: [both(LORA, "sgd", &[Bytes, Loss], &[Bytes])],
+        }
+        /// Rank of galore's and rsvd's optimizer state; on PyTorch's stack that of a matrix whose shorter side is the model's
+        /// width. Default: 4.
+        #[schemars(range(min = 1))]
+        optim_rank: Option<usize> = None => {
+            open: |_| Some(DEFAULT_OPTIM_RANK),
+            aliases: ["galore_rank"],
+            example: "4",
+            no_technique: "of two optimizers; their rank is the experiment",
+            acts: [
+                candle(GALORE, "8", &[Bytes, Loss]),
+                torch(RSVD, "8", &[Bytes]),
+            ],
+        }
+        /// Steps after which galore and rsvd refresh their basis. Default: 200.
+        #[schemars(range(min = 1))]
+        update_proj_gap: Option<usize> = None => {
+            open: |_| Some(DEFAULT_PROJ_GAP),
+            aliases: ["proj_interval"],
+            example: "200",
+            no_technique: "a number of training",
+            acts: [
+                candle(GALORE, "1", &[Loss]),
+                torch(RSVD, "1", &[Bytes]),
+            ],
+        }
+        /// Scale of galore's step when it leaves the basis. Default: 0.25.
+        galore_scale: Option<f64> = None => {
+            open: |_| Some(DEFAULT_GALORE_SCALE),
+            stacks: CANDLE,
+            example: "0.25",
+            no_technique: "a number of training",
+            acts: [candle(GALORE, "1.0", &[Loss])],
+        }
+        /// Peak learning rate.
+        #[schemars(range(min = 0.0))]
+        learning_rate: f64 = 1e-4 => {
+            aliases: ["lr"],
+            no_technique: "a number of training",
+            of_training: true,
+            acts: [candle(LORA, "0.001", &[Loss])],
+        }
+        /// The learning rate after the warm-up: linear, cosine or constant.
+        lr_scheduler_type: LrScheduler = LrScheduler::Linear => {
+            heeded: |cell| cell.measure == Measure::Epoch,
+            aliases: ["scheduler"],
+            no_technique: "a number of training",
+            of_training: true,
+            acts: [candle(LORA, "constant", &[Loss])],
+        }
+        /// Share of the steps over which the learning rate rises linearly from 0.
+        #[schemars(range(min = 0.0, max = 1.0))]
+        warmup_ratio: f64 = 0.0 => {
+            heeded: |cell| cell.measure == Measure::Epoch,
+            no_technique: "a number of training",
+            of_training: true,
+            acts: [candle(LORA, "0.5", &[Loss])],
+        }
+        /// Decoupled weight decay.
+        #[schemars(range(min = 0.0))]
+        weight_decay: f64 = 0.0 => {
+            no_technique: "a number of training",
+            acts: [
+                candle(FULL, "1.0", &[Loss]),
+                torch(SGD, "0.1", &[Bytes]),
+            ],
+        }
+        /// AdamW's decay of the first moment; in lion the momentum's weight in a step's direction.
+        adam_beta1: f64 = 0.9 => {
+            aliases: ["betas", "adam_betas"],
+            no_technique: "a number of training",
+            of_training: true,
+            acts: [candle(LORA, "0.8", &[Loss])],
+        }
+        /// AdamW's decay of the second moment; in lion the momentum's. Default: 0.999, for lion 0.99.
+        adam_beta2: Option<f64> = None => {
+            open: |cell| Some(cell.optim.default_beta2()),
+            example: "0.999",
+            no_technique: "a number of training",
+            of_training: true,
+            acts: [candle(LORA, "0.9", &[Loss])],
+        }
+        /// AdamW's denominator floor.
+        adam_epsilon: f64 = 1e-8 => {
+            no_technique: "a number of training",
+            of_training: true,
+            acts: [candle(LORA, "0.001", &[Loss])],
+        }
+        /// Gradients are scaled down to this global L2 norm; 0 switches clipping off.
+        #[schemars(range(min = 0.0))]
+        max_grad_norm: f64 = 1.0 => {
+            no_technique: "a number of training",
+            acts: [
+                candle(LORA, "0.1", &[Loss]),
+                torch(SGD, "0", &[Bytes]),
+            ],
+        }
+        /// Seed of everything random: weights, adapter, order of the data, dropout.
+        seed: u64 = 0 => {
+            no_technique: "another draw",
+            acts: [
+                candle(LORA, "1", &[Loss]),
+                torch(TEXTS, "1", &[Bytes]),
+            ],
+        }
 
-    /// The training data: synthetic, sample, {synthetic: {lengths, samples}}, {path, ...} with files of your own, or
-    /// hf://owner/name.
-    pub data: Data,
-    /// Share of the data that is held out; its loss after training is loss_eval.
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub eval_fraction: f64,
+        /// The training data: synthetic, sample, {synthetic: {lengths, samples}}, {path, ...} with files of your own, or
+        /// hf://owner/name.
+        data: Data = Data::Synthetic(Synthetic::default()) => {
+            plain: |data, _| plain_data(data),
+            aliases: ["dataset"],
+            example: "sample",
+            no_technique: "other data is another experiment",
+            acts: [both(LORA, "{synthetic: {lengths: uniform}}", &[Bytes, Loss, Tokens], &[Bytes])],
+            nested: &[
+                ("synthetic", Facts {
+                    aliases: &["lengths", "samples"],
+                    acts: &[both(LONGEST, "{lengths: uniform}", &[Bytes, Loss, Tokens], &[Bytes])],
+                    ..Facts::NONE
+                }),
+                ("synthetic.lengths", Facts {
+                    acts: &[both(LONGEST, "[8, 16]", &[Bytes, Loss, Tokens], &[Bytes])],
+                    ..Facts::NONE
+                }),
+                ("synthetic.lengths.mean", Facts {
+                    acts: &[both(LOGNORMAL, "8", &[Bytes, Loss, Tokens], &[Bytes])],
+                    ..Facts::NONE
+                }),
+                ("synthetic.lengths.sigma", Facts {
+                    acts: &[both(LOGNORMAL, "0.2", &[Bytes, Loss, Tokens], &[Bytes])],
+                    ..Facts::NONE
+                }),
+                ("synthetic.lengths.longest", Facts {
+                    acts: &[both(LOGNORMAL, "17", &[Bytes, Loss, Tokens], &[Bytes])],
+                    ..Facts::NONE
+                }),
+                ("synthetic.samples", Facts {
+                    acts: &[
+                        candle("data: {synthetic: {}}", "8", &[Loss]),
+                        torch(UNIFORM, "64", &[Bytes]),
+                    ],
+                    ..Facts::NONE
+                }),
+                ("synthetic.between", Facts {
+                    stacks: TORCH,
+                    acts: &[torch(LONGEST, "[2, 64]", &[Report])],
+                    ..Facts::NONE
+                }),
+                ("path", Facts {
+                    acts: &[both(TEXTS, "files/texts.txt", &[Bytes, Loss, Tokens], &[Bytes])],
+                    ..Facts::NONE
+                }),
+                ("column", Facts {
+                    acts: &[both(TEXTS, "other", &[Bytes, Loss, Tokens], &[Bytes])],
+                    ..Facts::NONE
+                }),
+                ("prompt_column", Facts {
+                    acts: &[
+                        candle(PAIRS, "question", &[Loss, Tokens]),
+                        torch(PAIRS, "long", &[Bytes]),
+                    ],
+                    ..Facts::NONE
+                }),
+                ("completion_column", Facts {
+                    acts: &[both(PAIRS, "answer", &[Bytes, Loss, Tokens], &[Bytes])],
+                    ..Facts::NONE
+                }),
+                ("messages_column", Facts {
+                    acts: &[both(CHATS, "dialog", &[Bytes, Loss, Tokens], &[Bytes])],
+                    ..Facts::NONE
+                }),
+                ("chat_template", Facts {
+                    acts: &[both(CHATS, "files/long.jinja", &[Bytes, Loss, Tokens], &[Bytes])],
+                    ..Facts::NONE
+                }),
+                ("completion_only_loss", Facts {
+                    of_training: true,
+                    acts: &[candle(PAIRS, "false", &[Bytes, Loss])],
+                    ..Facts::NONE
+                }),
+                ("assistant_only_loss", Facts {
+                    of_training: true,
+                    acts: &[candle(CHATS, "true", &[Bytes, Loss])],
+                    ..Facts::NONE
+                }),
+                ("label_column", Facts {
+                    of_training: true,
+                    acts: &[candle(LABELS, "grade", &[Loss])],
+                    ..Facts::NONE
+                }),
+                ("format", Facts {
+                    acts: &[
+                        both(
+                            "model: ./files/model, data: {path: files/texts.jsonl}, batch_size: 1, \
+                             padding: longest, weights: random",
+                            "text",
+                            &[Bytes, Loss, Tokens],
+                            &[Bytes],
+                        ),
+                    ],
+                    ..Facts::NONE
+                }),
+                ("split", Facts {
+                    acts: &[both(SPLITS, "test", &[Bytes, Loss, Tokens], &[Bytes])],
+                    ..Facts::NONE
+                }),
+                ("eval_path", Facts {
+                    of_training: true,
+                    acts: &[candle(TEXTS, "files/splits/test.jsonl", &[Loss])],
+                    ..Facts::NONE
+                }),
+                ("eval_split", Facts {
+                    of_training: true,
+                    acts: &[candle(SPLITS, "test", &[Loss])],
+                    ..Facts::NONE
+                }),
+                ("forgetting_path", Facts {
+                    of_training: true,
+                    acts: &[candle(TEXTS, "files/splits/test.jsonl", &[Loss])],
+                    ..Facts::NONE
+                }),
+                ("forgetting_split", Facts {
+                    of_training: true,
+                    acts: &[candle(SPLITS, "test", &[Loss])],
+                    ..Facts::NONE
+                }),
+            ],
+        }
+        /// Share of the data that is held out; its loss after training is loss_eval.
+        #[schemars(range(min = 0.0, max = 1.0))]
+        eval_fraction: f64 = 0.0 => {
+            heeded: |cell| cell.measure == Measure::Epoch,
+            no_technique: "a share of the data",
+            acts: [
+                candle(LORA, "0.1", &[Loss]),
+                torch(TEXTS, "0.5", &[Bytes]),
+            ],
+        }
 
-    /// The part of training that the memory figures describe. epoch: the whole training. profile: the forward and backward
-    /// passes of one step by component, after one optimizer step that made the optimizer's state.
-    pub measure: Measure,
+        /// The part of training that the memory figures describe. epoch: the whole training. profile: the forward and backward
+        /// passes of one step by component, after one optimizer step that made the optimizer's state.
+        measure: Measure = Measure::Epoch => {
+            stacks: CANDLE,
+            decides: true,
+            no_technique: "what is measured",
+            acts: [candle("max_steps: null", "profile", &[Bytes, Loss, Tokens])],
+        }
 
-    /// The device that the trainer computes on.
-    #[schemars(extend("pattern" = "^(cpu|cuda:(0|[1-9][0-9]*))$", "title" = "`cpu` or `cuda:N`"))]
-    pub device: String,
-    /// Threads of the trainer. Default: one for each available core.
-    #[schemars(range(min = 1, max = 512))]
-    pub threads: Option<usize>,
-    /// The instructions of the trainer's kernels: auto (the fastest of the CPU), portable, avx2, avx512, avx512_bf16 or amx;
-    /// each includes those before it. candle's own operations always use the best of the CPU.
-    pub instruction_set: InstructionSetChoice,
-    /// Budget on live tensor bytes, on the cpu only so far. A request beyond it ends the cell as out of memory.
-    pub device_memory: Option<ByteSize>,
-    /// Budget on the tensor bytes that `offload` keeps in the host's memory, on the cpu only so far; without `offload`, for
-    /// `expctl fit` alone. A request beyond it ends
-    /// the cell as out of memory.
-    pub host_memory: Option<ByteSize>,
-    /// Environment variables of the cell's process; null unsets one.
-    #[schemars(with = "BTreeMap<String, Variable>")]
-    pub env: BTreeMap<String, Option<String>>,
-    /// The allocator of the cell's process.
-    pub allocator: Allocator,
+        /// The device that the trainer computes on.
+        #[schemars(extend("pattern" = "^(cpu|cuda:(0|[1-9][0-9]*))$", "title" = "`cpu` or `cuda:N`"))]
+        device: String = "cpu".into() => {
+            stacks: CANDLE,
+            of_process: true,
+            no_technique: "where it is computed",
+            untried: "it needs a GPU of CUDA",
+        }
+        /// Threads of the trainer. Default: one for each available core.
+        #[schemars(range(min = 1, max = 512))]
+        threads: Option<usize> = None => {
+            stacks: CANDLE,
+            of_process: true,
+            example: "1",
+            no_technique: "speed",
+            acts: [candle(LORA, "1", &[Time, Report])],
+        }
+        /// The instructions of the trainer's kernels: auto (the fastest of the CPU), portable, avx2, avx512, avx512_bf16 or amx;
+        /// each includes those before it. candle's own operations always use the best of the CPU.
+        instruction_set: InstructionSetChoice = InstructionSetChoice::Auto => {
+            stacks: CANDLE,
+            of_process: true,
+            no_technique: "speed",
+            acts: [candle(LORA, "portable", &[Time, Report])],
+        }
+        /// Budget on live tensor bytes, on the cpu only so far. A request beyond it ends the cell as out of memory.
+        device_memory: Option<ByteSize> = None => {
+            stacks: CANDLE,
+            of_process: true,
+            aliases: ["memory"],
+            example: "'0'",
+            no_technique: "the budget itself",
+            acts: [candle(LORA, "1MiB", &[Report])],
+        }
+        /// Budget on the tensor bytes that `offload` keeps in the host's memory, on the cpu only so far; without `offload`, for
+        /// `expctl fit` alone. A request beyond it ends
+        /// the cell as out of memory.
+        host_memory: Option<ByteSize> = None => {
+            stacks: CANDLE,
+            of_process: true,
+            example: "'0'",
+            no_technique: "the budget itself",
+            acts: [candle("offload: {embeddings: true}", "1KiB", &[Report])],
+        }
+        /// Environment variables of the cell's process; null unsets one.
+        #[schemars(with = "BTreeMap<String, Variable>")]
+        env: BTreeMap<String, Option<String>> = BTreeMap::new() => {
+            stacks: CANDLE,
+            of_process: true,
+            no_technique: "the environment",
+            acts: [candle(LORA, "{FOO: '1'}", &[Time, Report])],
+        }
+        /// The allocator of the cell's process.
+        allocator: Allocator = Allocator::default() => {
+            filled: Allocator::filled,
+            plain: Allocator::plain,
+            acts: [
+                candle("max_steps: 20, max_seq_length: 256, batch_size: 8", "{backend: system}", &[Time]),
+                torch(LORA, "{env: {PYTORCH_ALLOC_CONF: 'roundup_power2_divisions:4'}}", &[Bytes]),
+            ],
+            nested: Allocator::FACTS,
+        }
+    }
 }
 
 /// The description of `model`, with the families of today.
@@ -296,93 +1171,6 @@ fn model_meaning() -> String {
          config.json has one of these types: {}.",
         check::trained().join(", ")
     )
-}
-
-impl Default for Cell {
-    fn default() -> Self {
-        Self {
-            model: "smollm2-135m".into(),
-            weights: None,
-            task: Task::CausalLm,
-            num_labels: DEFAULT_LABELS,
-            dtype: Dtype::Int4,
-            stack: Stack::Candle,
-            gpu: None,
-            torch: Torch::default(),
-            rank: 16,
-            trainable: None,
-            adapter: Adapter::Lora,
-            adapter_config: None,
-            lora_alpha: None,
-            lora_dropout: 0.0,
-            target_modules: None,
-            layers_to_transform: None,
-            modules_to_save: None,
-            init_adapter: None,
-            lora_fa: LoraATraining::Trained,
-            lora: Lora::default(),
-            ia3: Ia3::default(),
-            miss: Miss::default(),
-            vera: Vera::default(),
-            oft: Oft::default(),
-            loha: Loha::default(),
-            lokr: Lokr::default(),
-            prompt_tuning: PromptTuning::default(),
-            prefix_tuning: PrefixTuning::default(),
-            adapter_dtype: Dtype::Float32,
-            bnb_4bit_quant_type: QuantType::Nf4,
-            bnb_4bit_blocksize: DEFAULT_BLOCK_SIZE,
-            bnb_4bit_use_double_quant: true,
-            bnb_4bit_compute_dtype: Dtype::Bfloat16,
-            llm_int8_threshold: None,
-            attn_implementation: Attention::Sdpa,
-            loss: None,
-            upcast: Upcast::None,
-            autocast: Autocast::None,
-            loss_scaling: None,
-            empty_cache_steps: 0,
-            batch_size: 1,
-            gradient_accumulation_steps: 1,
-            auto_batch_size: None,
-            gradient_checkpointing: Checkpointing::None,
-            offload: Offload::NONE,
-            max_seq_length: 128,
-            padding: Padding::MaxLength,
-            pad_to_multiple_of: None,
-            max_tokens_per_batch: None,
-            group_by_length: false,
-            length_buckets: None,
-            longest_first: false,
-            packing: false,
-            packing_separator: PackingSeparator::None,
-            packing_attention: PackingAttention::BlockDiagonal,
-            max_steps: None,
-            num_train_epochs: None,
-            optim: Optimizer::Adamw,
-            optim_rank: None,
-            update_proj_gap: None,
-            galore_scale: None,
-            learning_rate: 1e-4,
-            lr_scheduler_type: LrScheduler::Linear,
-            warmup_ratio: 0.0,
-            weight_decay: 0.0,
-            adam_beta1: 0.9,
-            adam_beta2: None,
-            adam_epsilon: 1e-8,
-            max_grad_norm: 1.0,
-            seed: 0,
-            data: Data::Synthetic(Synthetic::default()),
-            eval_fraction: 0.0,
-            measure: Measure::Epoch,
-            device: "cpu".into(),
-            threads: None,
-            instruction_set: InstructionSetChoice::Auto,
-            device_memory: None,
-            host_memory: None,
-            env: BTreeMap::new(),
-            allocator: Allocator::default(),
-        }
-    }
 }
 
 /// The model, and the values of its keys and of the adapters' that may be left out.

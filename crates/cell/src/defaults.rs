@@ -7,68 +7,24 @@ use options::{AllocatorBackend, Autocast, Checkpointing, Device, Loss, LossScali
 use super::Cell;
 
 /// Optimizer steps if neither `max_steps` nor `num_train_epochs` is given.
-const DEFAULT_STEPS: usize = 10;
+pub(super) const DEFAULT_STEPS: usize = 10;
 
 /// `llm_int8_threshold` of transformers' `BitsAndBytesConfig`.
 pub(super) const TRANSFORMERS_INT8_THRESHOLD: f64 = 6.0;
 
 /// galore-torch and transformers have 128 for galore, which is more than most adapters' ranks and small models' sides.
-const DEFAULT_OPTIM_RANK: usize = 4;
+pub(super) const DEFAULT_OPTIM_RANK: usize = 4;
 /// The two as in transformers' `galore_adamw`.
-const DEFAULT_PROJ_GAP: usize = 200;
-const DEFAULT_GALORE_SCALE: f64 = 0.25;
-
-/// Methods that fill and empty the optional keys of this list, each with its default in a cell; `None` if it has none
-/// there.
-macro_rules! defaults {
-    ($($($key:ident).+ = $default:expr;)+) => {
-        impl Cell {
-            /// The cell with the values that its defaults come to, in place of the keys that are left out.
-            pub fn resolved(&self) -> Self {
-                let mut cell = self.clone();
-                $(
-                    let default: fn(&Self) -> _ = $default;
-                    cell.$($key).+ = cell.$($key).+.take().or_else(|| default(self));
-                )+
-                cell.max_steps = self.max_steps();
-                cell.allocator.backend = Some(self.backend());
-                cell
-            }
-
-            /// The cell without keys that say what leaving them out means.
-            ///
-            /// The allocator is compared with the default of most machines, so that the result is the same on any.
-            pub(super) fn without_defaults(&self) -> Self {
-                let mut cell = self.clone();
-                $(
-                    let default: fn(&Self) -> _ = $default;
-                    cell.$($key).+ = cell.$($key).+.take().filter(|value| Some(value) != default(self).as_ref());
-                )+
-                let backend = cell.allocator.backend;
-                cell.allocator.backend = backend.filter(|&backend| backend != AllocatorBackend::Retain);
-                cell
-            }
-        }
-    };
-}
-
-defaults! {
-    weights = |cell| Some(cell.default_weights());
-    loss = |cell| Some(cell.default_loss());
-    loss_scaling = |cell| Some(cell.default_loss_scaling());
-    target_modules = Cell::default_targets;
-    lora_alpha = |cell| Some(cell.default_alpha());
-    lora.loraplus_lr_ratio = |_| Some(1.0);
-    max_steps = |cell| cell.num_train_epochs.is_none().then_some(DEFAULT_STEPS);
-    pad_to_multiple_of = |_| Some(1);
-    optim_rank = |_| Some(DEFAULT_OPTIM_RANK);
-    update_proj_gap = |_| Some(DEFAULT_PROJ_GAP);
-    galore_scale = |_| Some(DEFAULT_GALORE_SCALE);
-    adam_beta2 = |cell| Some(cell.optim.default_beta2());
-}
+pub(super) const DEFAULT_PROJ_GAP: usize = 200;
+pub(super) const DEFAULT_GALORE_SCALE: f64 = 0.25;
 
 /// The values of the keys of training and of the machine that may be left out.
 impl Cell {
+    /// The cell with the values that its defaults come to, in place of the keys that are left out.
+    pub fn resolved(&self) -> Self {
+        self.clone().filled(self)
+    }
+
     /// The causal loss in training.
     pub fn loss(&self) -> Loss {
         self.loss.unwrap_or(self.default_loss())
@@ -79,14 +35,14 @@ impl Cell {
         self.loss_scaling.unwrap_or(self.default_loss_scaling())
     }
 
-    fn default_loss_scaling(&self) -> LossScaling {
+    pub(super) fn default_loss_scaling(&self) -> LossScaling {
         match self.autocast {
             Autocast::Float16 => LossScaling::Dynamic,
             Autocast::None | Autocast::Bfloat16 => LossScaling::None,
         }
     }
 
-    fn default_loss(&self) -> Loss {
+    pub(super) fn default_loss(&self) -> Loss {
         match self.stack {
             Stack::Candle => Loss::Chunked,
             Stack::Torch => Loss::Full,
@@ -183,7 +139,7 @@ mod tests {
                 (resolved.max_steps, resolved.weights),
                 (cell.max_steps(), Some(cell.weights()))
             );
-            assert_eq!(resolved.without_defaults(), cell.without_defaults());
+            assert_eq!(resolved.with_plain_meaning(), cell.with_plain_meaning());
         }
         let profile = cell(|cell| cell.measure = Measure::Profile);
         assert_eq!(profile.resolved().max_steps, Some(1));

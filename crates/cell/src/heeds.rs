@@ -1,60 +1,35 @@
 //! The keys that a cell heeds. One that it does not heed changes nothing in it.
 
 use super::stacks::stacks;
-use super::{Adapter, Cell, Dtype, Measure, Stack, Task};
-
-/// The keys that decide which others a cell heeds.
-pub const DECIDING: [&str; 8] = [
-    "stack", "task", "measure", "packing", "dtype", "rank", "optim", "adapter",
-];
-
-/// The keys of adapters that every method has.
-const OF_ALL: [&str; 3] = ["adapter", "adapter_config", "init_adapter"];
+use super::{Adapter, Cell, Facts};
 
 /// The keys of adapters, which a cell that trains the model's own weights does not have.
 pub(super) fn of_adapters() -> impl Iterator<Item = &'static str> {
-    OF_ALL
-        .into_iter()
+    let of_all = Cell::FACTS.iter().filter(|(_, facts)| facts.of_adapters);
+    of_all
+        .map(|(key, _)| *key)
         .chain(Adapter::own_keys().filter(|key| *key != "rank"))
-}
-
-/// True for a key of adapters, or one below it.
-fn is_of_adapter(path: &str) -> bool {
-    let top = path.split('.').next().unwrap_or(path);
-    OF_ALL.contains(&top) || top != "rank" && Adapter::is_own_key(top)
 }
 
 impl Cell {
     /// True if the key `path`, such as `rank` or `torch.use_cache`, can change anything in this cell.
     pub fn heeds(&self, path: &str) -> bool {
-        if !stacks(path).contains(&self.stack) {
-            return false;
-        }
-        match path {
-            "weights" => self.stack == Stack::Candle,
-            "num_labels" => self.task != Task::CausalLm,
-            "loss" => self.task == Task::CausalLm,
-            "padding" | "pad_to_multiple_of" => !self.packing,
-            "packing_separator" | "packing_attention" | "torch.packing_strategy" => self.packing,
-            "trainable" => self.method().is_none(),
-            "max_steps" | "num_train_epochs" => self.measure == Measure::Epoch,
-            // Codes, blocks, scales of scales, and the formats of 4-bit products.
-            path if path.starts_with("bnb_4bit_") => self.dtype == Dtype::Int4,
-            "llm_int8_threshold" => self.dtype == Dtype::Int8,
-            // PEFT's k-bit preparation.
-            "upcast" => self.dtype.is_quantised(),
-            path => {
-                let method = self.method();
-                self.optim.heeds(path) && method.map_or(!is_of_adapter(path), |method| method.heeds(path))
-            }
-        }
+        let top = path.split('.').next().unwrap_or(path);
+        let of_method = || match self.method() {
+            Some(method) => method.heeds(path),
+            None => !of_adapters().any(|key| key == top),
+        };
+        stacks(path).contains(&self.stack)
+            && Facts::of(path).iter().all(|facts| (facts.heeded)(self))
+            && self.optim.heeds(path)
+            && of_method()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Optimizer;
+    use crate::{Dtype, Measure, Optimizer, Stack};
 
     #[test]
     fn a_cell_heeds_what_its_stack_and_its_method_have() {
@@ -74,22 +49,13 @@ mod tests {
         assert!(int4.heeds("bnb_4bit_use_double_quant") && int4.heeds("bnb_4bit_quant_type"));
         let profile = cell(|cell| cell.measure = Measure::Profile);
         assert!(!profile.heeds("max_steps") && profile.heeds("batch_size"));
+        assert!(!profile.heeds("warmup_ratio") && !profile.heeds("empty_cache_steps"));
     }
 
     #[test]
-    fn every_key_of_the_rules_is_a_key() {
+    fn the_keys_of_methods_and_optimizers_are_keys() {
         let keys = Cell::default().to_map();
-        let named = [
-            "num_labels",
-            "max_steps",
-            "num_train_epochs",
-            "upcast",
-            "llm_int8_threshold",
-        ];
-        let named = named
-            .into_iter()
-            .chain(["padding", "packing_separator", "packing_attention"]);
-        for key in of_adapters().chain(DECIDING).chain(named).chain(Optimizer::own_keys()) {
+        for key in of_adapters().chain(Optimizer::own_keys()) {
             assert!(keys.contains_key(key), "{key}");
         }
     }

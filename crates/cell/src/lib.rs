@@ -1,29 +1,32 @@
 //! One cell: a full configuration of one training run. Every key has a default; a key does what it says or is an error.
 
+pub mod acts;
 mod allocator;
 mod check;
 mod configuration;
 mod defaults;
-mod floating;
+mod facts;
 mod heeds;
 mod id;
 pub mod keys;
+mod map;
 mod options;
 mod paths;
+mod plain;
 mod stacks;
 mod torch;
 
 pub use ::options::{
     Adapter, AllocatorBackend, Attention, Autocast, Checkpointing, Data, DataFile, DataFormat, Device, Dtype,
-    Generation, Ia3, InstructionSet, InstructionSetChoice, Invalid, Lengths, Loha, Lokr, Lora, LoraATraining, Loss,
-    LossScaling, LrScheduler, Measure, Miss, Offload, OffloadedBlocks, Oft, Optimizer, OutputLifetime,
-    PackingAttention, PackingSeparator, PackingStrategy, Padding, PrefixTuning, PromptTuning, QuantType, Stack,
-    Synthetic, TargetModules, Task, Upcast, Vera, Weights, ZeroGrad,
+    FloatDtype, Generation, Ia3, InstructionSet, InstructionSetChoice, Invalid, Lengths, Loha, Lokr, Lora,
+    LoraATraining, Loss, LossScaling, LrScheduler, Measure, Miss, Offload, OffloadedBlocks, Oft, Optimizer,
+    OutputLifetime, PackingAttention, PackingSeparator, PackingStrategy, Padding, PrefixTuning, PromptTuning,
+    QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Vera, Weights, ZeroGrad,
 };
 pub use allocator::Allocator;
 pub use check::InvalidCell;
 pub use configuration::Cell;
-pub use heeds::DECIDING;
+pub use facts::{Facts, aliases, deciding};
 pub use keys::is_size;
 pub use paths::path_keys;
 pub use stacks::{mark_stacks, stacks};

@@ -20,7 +20,7 @@ impl Cell {
             bnb_4bit_quant_type: self.bnb_4bit_quant_type,
             bnb_4bit_blocksize: self.bnb_4bit_blocksize,
             bnb_4bit_use_double_quant: self.bnb_4bit_use_double_quant,
-            bnb_4bit_compute_dtype: self.bnb_4bit_compute_dtype,
+            bnb_4bit_compute_dtype: self.bnb_4bit_compute_dtype.into(),
             llm_int8_threshold: self.llm_int8_threshold.map(|threshold| threshold as f32),
             upcast: self.upcast,
             autocast: self.autocast,
@@ -60,7 +60,7 @@ impl Cell {
             target_modules: self.target_modules(),
             layers_to_transform: self.layers_to_transform.clone(),
             modules_to_save: self.modules_to_save.clone().unwrap_or_default(),
-            dtype: self.adapter_dtype,
+            dtype: self.adapter_dtype.into(),
         })
     }
 

@@ -1,46 +1,29 @@
-//! The stacks that heed each key: one table, for the checks and for the JSON Schema.
+//! The stacks that heed each key, for the checks and for the JSON Schema.
 
 use serde_json::Value;
 
-use super::Stack;
-
-/// The keys that one stack alone heeds, with that stack. All other keys are for both. A map's name stands for its keys.
-pub(super) const SINGLE_STACK: [(&str, Stack); 18] = [
-    ("gpu", Stack::Torch),
-    ("torch", Stack::Torch),
-    ("init_adapter", Stack::Candle),
-    ("max_tokens_per_batch", Stack::Candle),
-    ("longest_first", Stack::Candle),
-    ("packing_separator", Stack::Candle),
-    ("packing_attention", Stack::Candle),
-    ("loss_scaling", Stack::Candle),
-    ("galore_scale", Stack::Candle),
-    ("measure", Stack::Candle),
-    ("device", Stack::Candle),
-    ("threads", Stack::Candle),
-    ("instruction_set", Stack::Candle),
-    ("device_memory", Stack::Candle),
-    ("host_memory", Stack::Candle),
-    ("offload", Stack::Candle),
-    ("env", Stack::Candle),
-    ("allocator.backend", Stack::Candle),
-];
+use super::{Allocator, Cell, Facts, Stack, Torch};
 
 /// The stacks that heed the key `path`, such as `rank` or `torch.use_cache`.
 pub fn stacks(path: &str) -> &'static [Stack] {
-    let covers = |key: &str| {
-        path.strip_prefix(key)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    };
-    // Nobody else reads PyTorch's variables.
-    if path.starts_with("allocator.env.PYTORCH_") {
-        return &[Stack::Torch];
-    }
-    match SINGLE_STACK.iter().find(|(key, _)| covers(key)) {
-        Some((_, Stack::Candle)) => &[Stack::Candle],
-        Some((_, Stack::Torch)) => &[Stack::Torch],
-        None => &[Stack::Candle, Stack::Torch],
-    }
+    let of = Facts::of(path);
+    let single = of.iter().find(|facts| facts.stacks.len() == 1);
+    single.map_or(Facts::NONE.stacks, |facts| facts.stacks)
+}
+
+/// The keys of the maps of a cell that `stack` does not heed, with their facts. A map's name stands for its keys.
+pub(super) fn of_others(stack: Stack) -> impl Iterator<Item = (String, &'static Facts)> {
+    let maps = [
+        ("", Cell::FACTS),
+        ("torch.", Torch::FACTS),
+        ("allocator.", Allocator::FACTS),
+    ];
+    let keys = maps.into_iter().flat_map(|(prefix, facts)| {
+        facts
+            .iter()
+            .map(move |(name, facts)| (format!("{prefix}{name}"), facts))
+    });
+    keys.filter(move |(_, facts)| !facts.stacks.contains(&stack))
 }
 
 /// Writes the stacks of each of a cell's keys into the definitions of a schema, as `x-stacks`.
@@ -51,7 +34,15 @@ pub fn mark_stacks(definitions: &mut Value) {
 /// Writes those of a map's keys, whose names begin with `prefix`, and of the maps in it.
 fn mark(definitions: &mut Value, map: &str, prefix: &str) {
     let mut maps = Vec::new();
-    let properties = definitions[map]["properties"].as_object_mut();
+    mark_properties(&mut definitions[map], prefix, &mut maps);
+    for (name, prefix) in maps {
+        mark(definitions, &name, &prefix);
+    }
+}
+
+/// Marks the properties of a map and of its forms, and finds the definitions of the maps in it.
+fn mark_properties(map: &mut Value, prefix: &str, maps: &mut Vec<(String, String)>) {
+    let properties = map.get_mut("properties").and_then(Value::as_object_mut);
     for (name, property) in properties.into_iter().flatten() {
         let path = format!("{prefix}{name}");
         property["x-stacks"] = serde_json::json!(stacks(&path));
@@ -60,8 +51,8 @@ fn mark(definitions: &mut Value, map: &str, prefix: &str) {
         let name = reference.and_then(|reference| reference.rsplit('/').next());
         maps.extend(name.map(|name| (name.to_owned(), format!("{path}."))));
     }
-    for (name, prefix) in maps {
-        mark(definitions, &name, &prefix);
+    for form in map.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
+        mark_properties(form, prefix, maps);
     }
 }
 
@@ -85,16 +76,8 @@ mod tests {
         assert_eq!(*of("/Cell/properties/torch"), json!(["torch"]));
         assert_eq!(*of("/Torch/properties/use_cache"), json!(["torch"]));
         assert_eq!(*of("/Allocator/properties/backend"), json!(["candle"]));
+        assert_eq!(*of("/Synthetic/properties/between"), json!(["torch"]));
         let properties = schema["Cell"]["properties"].as_object().unwrap();
         assert!(properties.values().all(|key| key["x-stacks"].is_array()));
-    }
-
-    #[test]
-    fn every_key_of_the_table_is_a_key() {
-        let defaults = serde_json::to_value(Cell::default()).unwrap();
-        for (key, _) in SINGLE_STACK {
-            let path = format!("/{}", key.replace('.', "/"));
-            assert!(defaults.pointer(&path).is_some(), "{key}");
-        }
     }
 }

@@ -69,6 +69,35 @@ impl Dtype {
     }
 }
 
+/// A number format of floating point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FloatDtype {
+    /// IEEE 754 binary32.
+    Float32,
+    /// IEEE 754 binary16.
+    Float16,
+    /// binary32 with 8 bits of significand.
+    Bfloat16,
+}
+
+impl FloatDtype {
+    /// Bits of a number.
+    pub fn bits(self) -> u32 {
+        Dtype::from(self).bits()
+    }
+}
+
+impl From<FloatDtype> for Dtype {
+    fn from(dtype: FloatDtype) -> Self {
+        match dtype {
+            FloatDtype::Float32 => Self::Float32,
+            FloatDtype::Float16 => Self::Float16,
+            FloatDtype::Bfloat16 => Self::Bfloat16,
+        }
+    }
+}
+
 /// The software whose memory a cell describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -15,7 +15,7 @@ pub(super) fn torch_configuration(
     model: ModelConfig,
     gpu: Option<&Gpu>,
 ) -> Result<Configuration, Mistake> {
-    let compute = Dtype::floating(cell.bnb_4bit_compute_dtype);
+    let compute = Dtype::floating(cell.bnb_4bit_compute_dtype.into());
     let mut transformers = match &cell.torch.transformers_version {
         Some(version) => Transformers::of(version, model.family)?,
         None => Transformers::TODAY,

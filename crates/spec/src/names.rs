@@ -310,7 +310,13 @@ mod tests {
 
     #[test]
     fn the_configuration_names_what_matters_and_what_differs() {
-        let named = study("tiny", Some("t4"), &["torch.use_cache=true", "rank=0", "dtype=float16"]).unwrap();
+        let set = [
+            "torch.use_cache=true",
+            "gradient_checkpointing=none",
+            "rank=0",
+            "dtype=float16",
+        ];
+        let named = study("tiny", Some("t4"), &set).unwrap();
         let keys = named.named_configuration().unwrap();
         assert_eq!(keys["torch.use_cache"], true);
         assert_eq!((&keys["rank"], &keys["dtype"]), (&json!(0), &json!("float16")));

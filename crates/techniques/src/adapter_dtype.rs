@@ -1,7 +1,7 @@
 //! Adapters in 16 bits, and with them their gradients and the optimizer's states.
 
 use cell::Cell;
-use options::Dtype;
+use options::FloatDtype;
 
 use super::native::native_half;
 use super::price::{Harm, Price};
@@ -17,7 +17,7 @@ pub(super) const ADAPTER_DTYPE: Technique = Technique {
     // Also where every weight is trained: the rank may change as well.
     steps: |cell, _| match cell.adapter_dtype {
         _ if !cell.adapter.heeds("adapter_dtype") => Vec::new(),
-        Dtype::Float32 => vec![Cell {
+        FloatDtype::Float32 => vec![Cell {
             adapter_dtype: native_half(cell),
             ..cell.clone()
         }],

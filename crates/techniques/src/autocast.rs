@@ -1,7 +1,7 @@
 //! Mixed precision: products in 16 bits beside weights in float32.
 
 use cell::Cell;
-use options::{Autocast, Dtype};
+use options::{Autocast, Dtype, FloatDtype};
 
 use super::native::{EMULATED, native_half};
 use super::price::{Harm, Price};
@@ -16,8 +16,8 @@ pub(super) const AUTOCAST: Technique = Technique {
     is_of_tensors: true,
     steps: |cell, _| {
         let native = match native_half(cell) {
-            Dtype::Float16 => Autocast::Float16,
-            _ => Autocast::Bfloat16,
+            FloatDtype::Float16 => Autocast::Float16,
+            FloatDtype::Bfloat16 | FloatDtype::Float32 => Autocast::Bfloat16,
         };
         let is_emulated = (cell.autocast, native) == (Autocast::Bfloat16, Autocast::Float16);
         let has_none = (cell.autocast, cell.model_options().hidden_dtype()) == (Autocast::None, Dtype::Float32);

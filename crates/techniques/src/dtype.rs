@@ -17,7 +17,7 @@ pub(super) const DTYPE: Technique = Technique {
     is_ordered: true,
     is_of_tensors: true,
     steps: |cell, model| {
-        let half = native_half(cell);
+        let half = Dtype::from(native_half(cell));
         // Gradients in float16 cannot be scaled, so no weight is trained in it.
         let half = (cell.method().is_some() || half == Dtype::Bfloat16).then_some(half);
         let fewer = half.into_iter().chain([Dtype::Int8, Dtype::Int4]);

@@ -1,15 +1,15 @@
 //! The 16-bit format that a cell's GPU computes.
 
 use cell::Cell;
-use options::{Dtype, Stack};
+use options::{FloatDtype, Stack};
 use torch::gpu::{Gpu, NATIVE_BFLOAT16};
 
 /// bfloat16, but float16 on a GPU before Ampere, on which PyTorch emulates bfloat16.
-pub(super) fn native_half(cell: &Cell) -> Dtype {
+pub(super) fn native_half(cell: &Cell) -> FloatDtype {
     let gpu = cell.gpu.as_deref().and_then(|name| Gpu::named(name).ok());
     match gpu {
-        Some(gpu) if cell.stack == Stack::Torch && gpu.capability < NATIVE_BFLOAT16 => Dtype::Float16,
-        _ => Dtype::Bfloat16,
+        Some(gpu) if cell.stack == Stack::Torch && gpu.capability < NATIVE_BFLOAT16 => FloatDtype::Float16,
+        _ => FloatDtype::Bfloat16,
     }
 }
 

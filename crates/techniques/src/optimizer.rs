@@ -52,7 +52,7 @@ pub(super) const OPTIMIZER: Technique = Technique {
 fn state_bits(optimizer: Optimizer, cell: &Cell) -> u32 {
     let trained = match cell.rank {
         0 => cell.model_options().hidden_dtype(),
-        _ => cell.adapter_dtype,
+        _ => cell.adapter_dtype.into(),
     };
     optimizer.state_bits(trained.bits())
 }

@@ -1,63 +1,9 @@
 use arch::{ModelConfig, Preset};
-use cell::Cell;
 use cell::keys::keys;
+use cell::{Cell, Facts};
 use options::{Attention, Checkpointing, Dtype, OutputLifetime, Stack, TargetModules, Upcast};
 
 use super::*;
-
-/// Keys that save nothing worth a search, or whose change is another experiment.
-const OTHERS: [&str; 50] = [
-    "trainable",
-    "layers_to_transform",
-    "modules_to_save",
-    "adapter_config",
-    "init_adapter",
-    "lora",
-    "ia3",
-    "miss",
-    "vera",
-    "prompt_tuning",
-    "prefix_tuning",
-    "auto_batch_size",
-    "model",
-    "weights",
-    "task",
-    "num_labels",
-    "stack",
-    "gpu",
-    "bnb_4bit_quant_type",
-    "bnb_4bit_blocksize",
-    "max_steps",
-    "num_train_epochs",
-    "optim_rank",
-    "update_proj_gap",
-    "galore_scale",
-    "learning_rate",
-    "lr_scheduler_type",
-    "warmup_ratio",
-    "weight_decay",
-    "adam_beta1",
-    "adam_beta2",
-    "adam_epsilon",
-    "max_grad_norm",
-    "loss_scaling",
-    "seed",
-    "data",
-    "pad_to_multiple_of",
-    "group_by_length",
-    "length_buckets",
-    "longest_first",
-    "packing_separator",
-    "packing_attention",
-    "eval_fraction",
-    "measure",
-    "device",
-    "threads",
-    "instruction_set",
-    "device_memory",
-    "host_memory",
-    "env",
-];
 
 fn model(cell: &Cell) -> ModelConfig {
     Preset::named(&cell.model).unwrap().config()
@@ -88,21 +34,15 @@ fn torch() -> Cell {
 #[test]
 fn every_key_saves_memory_or_does_not() {
     for key in keys().iter().map(|key| key.path.as_str()) {
-        let first = key.split('.').next().unwrap();
         let is_technique = TECHNIQUES.iter().any(|technique| {
             technique.keys().any(|known| {
                 known == key || known.starts_with(&format!("{key}.")) || key.starts_with(&format!("{known}."))
             })
         });
-        // What stands below `torch` and `allocator` is a key of its own.
-        let is_below = |known: &&str| {
-            key.strip_prefix(known)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        let is_other = OTHERS.contains(&first) || NESTED.iter().any(is_below);
+        let is_other = Facts::of(key).iter().any(|facts| facts.no_technique.is_some());
         assert!(
             is_technique != is_other,
-            "{key}: a key that can save memory is a technique; any other stands in this list"
+            "{key}: a key that can save memory is a technique; any other has `no_technique` beside its field"
         );
     }
 }
@@ -117,22 +57,6 @@ fn every_technique_says_what_it_does_and_when_not() {
         }
     }
 }
-
-/// Keys below others that save nothing: releases, and what no loop gains from.
-const NESTED: [&str; 12] = [
-    "torch.generation",
-    "torch.use_reentrant",
-    "torch.repeat_kv",
-    "torch.embedding_states_32bit",
-    "torch.transformers_version",
-    "torch.peft_version",
-    "torch.device_map",
-    "torch.packing_strategy",
-    "torch.bitsandbytes_version",
-    "torch.torch_version",
-    "allocator.backend",
-    "allocator.env.*",
-];
 
 #[test]
 fn a_technique_changes_its_own_keys_alone() {

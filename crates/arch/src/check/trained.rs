@@ -14,6 +14,7 @@ use crate::module::{Kind, Module};
 pub fn check(config: &ModelConfig, options: &ModelOptions, stack: Stack) -> Result<(), ArchError> {
     check_searches(config, options)?;
     check_trainable(config, options)?;
+    check_leaving(config, options)?;
     let Some(adapter) = &options.adapter else {
         return Ok(());
     };
@@ -42,6 +43,29 @@ pub fn check(config: &ModelConfig, options: &ModelOptions, stack: Stack) -> Resu
         check_pattern(key, &patterns.unwrap_or_default(), &adapted)?;
     }
     check_bias(config, adapter.bias(), &adapted)
+}
+
+/// Checks that each block whose weights leave the device has one that is not trained.
+fn check_leaving(config: &ModelConfig, options: &ModelOptions) -> Result<(), ArchError> {
+    let Some(offloaded) = &options.offloaded_blocks else {
+        return Ok(());
+    };
+    let blocks = config.num_hidden_layers;
+    let mut leaving = (0..blocks).filter(|block| offloaded.contains(*block, blocks));
+    match leaving.find(|block| !has_frozen_weight(config, options, *block)) {
+        Some(block) => Err(ArchError::TrainedBlock(block)),
+        None => Ok(()),
+    }
+}
+
+/// True if a weight or a bias of a block stays as it is.
+fn has_frozen_weight(config: &ModelConfig, options: &ModelOptions, block: usize) -> bool {
+    let mut modules = config
+        .modules()
+        .filter(|(name, _)| config.block_of(name) == Some(block));
+    modules.any(|(name, module)| {
+        !options.trains(&name, "weight") || module.bias.of(config) && !options.trains(&name, "bias")
+    })
 }
 
 /// The patterns of a map.

@@ -2,7 +2,7 @@
 
 use torch::gpu::{Gpu, NATIVE_BFLOAT16, Technique, autocasts_to_bfloat16, wheels};
 
-use super::super::{Attention, Autocast, Cell, Dtype};
+use super::super::{Attention, Autocast, Cell, Dtype, FloatDtype};
 use options::invalid::{Checked, Invalid};
 
 impl Cell {
@@ -74,7 +74,7 @@ impl Cell {
         match self.autocast {
             Autocast::Bfloat16 => true,
             Autocast::Float16 => false,
-            Autocast::None if self.dtype.is_quantised() => self.bnb_4bit_compute_dtype == Dtype::Bfloat16,
+            Autocast::None if self.dtype.is_quantised() => self.bnb_4bit_compute_dtype == FloatDtype::Bfloat16,
             Autocast::None => self.dtype == Dtype::Bfloat16,
         }
     }

@@ -4,6 +4,7 @@ use base::text::{Mistake, counted, did_you_mean, quoted};
 
 use super::super::{AllocatorBackend, Cell, Device, InstructionSetChoice, Measure, Stack};
 use super::found::Found;
+use super::stack::PYTORCH_VARIABLES;
 use options::invalid::{Checked, Invalid, at_least, at_most};
 
 /// More threads than machines have cores; far more hang.
@@ -55,9 +56,7 @@ impl Cell {
         for (map, env) in [("env", &self.env), ("allocator.env", &self.allocator.env)] {
             for (name, value) in env {
                 found.check(check_variable(map, name, value.as_deref()));
-                if value.is_some() {
-                    found.check(self.check_reader(map, name));
-                }
+                found.check(self.check_reader(map, name, value.is_some()));
             }
         }
         for name in self.env.keys().filter(|name| self.allocator.env.contains_key(*name)) {
@@ -68,9 +67,26 @@ impl Cell {
 
     /// A cache that cannot be returned, that is kept on purpose, or whose turn does not come is not emptied.
     fn check_empty_cache(&self, found: &mut Found) {
-        if self.stack != Stack::Candle || self.empty_cache_steps == 0 {
+        if self.empty_cache_steps == 0 {
             return;
         }
+        if self.stack == Stack::Candle {
+            self.check_cache(found);
+        }
+        // The number of steps of epochs follows from the data.
+        let steps = self.max_steps().filter(|_| self.measure == Measure::Epoch);
+        if let Some(steps) = steps.filter(|&steps| steps < self.empty_cache_steps) {
+            let message = format!(
+                "the training has {}, so the cache would never be returned",
+                counted(steps, "step")
+            );
+            let invalid = Invalid::idle("empty_cache_steps", message).with("max_steps");
+            found.add(invalid.help(format!("write {steps} or less, or leave the key out")));
+        }
+    }
+
+    /// The cache of our trainer's allocator.
+    fn check_cache(&self, found: &mut Found) {
         if self.device() != Some(Device::Cpu) {
             found.add(
                 Invalid::idle("empty_cache_steps", "candle keeps no cache of a GPU's memory")
@@ -86,23 +102,21 @@ impl Cell {
             };
             found.add(invalid.help("use `allocator.backend: system` or `mimalloc`"));
         }
-        // The number of steps of epochs follows from the data.
-        let steps = self.max_steps().filter(|_| self.measure == Measure::Epoch);
-        if let Some(steps) = steps.filter(|&steps| steps < self.empty_cache_steps) {
-            let message = format!(
-                "the training has {}, so the cache would never be returned",
-                counted(steps, "step")
-            );
-            let invalid = Invalid::idle("empty_cache_steps", message).with("max_steps");
-            found.add(invalid.help(format!("write {steps} or less, or leave the key out")));
-        }
     }
 
     /// Checks that the cell's allocator reads this variable, if any allocator does.
-    fn check_reader(&self, map: &str, name: &str) -> Checked {
+    fn check_reader(&self, map: &str, name: &str, is_set: bool) -> Checked {
         let reader = BACKEND_VARIABLES.iter().find(|(prefix, _)| name.starts_with(prefix));
         match reader {
-            Some((_, reader)) if *reader != self.backend() && self.stack == Stack::Candle => {
+            _ if PYTORCH_VARIABLES.contains(&name) && self.stack == Stack::Candle => match is_set {
+                true => Err(
+                    Invalid::idle(format!("{map}.{name}"), "the candle stack has no such allocator")
+                        .with("stack")
+                        .help("leave it out, or use `stack: torch`"),
+                ),
+                false => Ok(()),
+            },
+            Some((_, reader)) if is_set && *reader != self.backend() && self.stack == Stack::Candle => {
                 let (backend, reader) = (self.backend().name(), reader.name());
                 let message = format!("the allocator `{backend}` does not heed this variable");
                 let invalid = Invalid::idle(format!("{map}.{name}"), message);

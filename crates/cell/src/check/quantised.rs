@@ -4,7 +4,7 @@ use base::text::either;
 use options::BLOCK_SIZES;
 use serde_json::{Map, Value};
 
-use super::super::{Cell, Dtype};
+use super::super::{Cell, Dtype, Stack};
 use super::found::Found;
 use options::invalid::{Invalid, number};
 
@@ -17,7 +17,9 @@ impl Cell {
             ("bnb_4bit_use_double_quant", "only int4 has scales to quantise twice"),
             ("bnb_4bit_compute_dtype", "only int4 has products of its own format"),
         ] {
-            if keys[key] != Cell::default_map()[key] && self.dtype != Dtype::Int4 {
+            let is_of_int8 = key == "bnb_4bit_compute_dtype" && self.stack == Stack::Torch;
+            let is_heeded = self.dtype == Dtype::Int4 || is_of_int8 && self.dtype == Dtype::Int8;
+            if keys[key] != Cell::default_map()[key] && !is_heeded {
                 let invalid = Invalid::idle(key, message).with("dtype");
                 found.add(invalid.help("leave the key out, or use `dtype: int4`"));
             }

@@ -9,27 +9,16 @@ use torch::caching_allocator::Settings;
 use torch::gpu::Gpu;
 use torch::{Bitsandbytes, Peft, Pytorch, Transformers};
 
-use super::super::stacks::SINGLE_STACK;
+use super::super::stacks::of_others;
 use super::super::{
-    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, Generation, Loss, LossScaling, Optimizer, Stack,
-    TargetModules, Task, Upcast,
+    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, Facts, FloatDtype, Generation, Loss, LossScaling,
+    Optimizer, Stack, TargetModules, Task, Upcast, ZeroGrad,
 };
 use super::found::Found;
 use options::invalid::{Checked, Invalid, at_least, at_most};
 
-/// The keys of our process, which say nothing of what is trained.
-const OF_THE_PROCESS: [&str; 7] = [
-    "device",
-    "threads",
-    "instruction_set",
-    "device_memory",
-    "host_memory",
-    "env",
-    "allocator.backend",
-];
-
 /// The variables of PyTorch's allocator; the first is heeded where both are set.
-const PYTORCH_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
+pub(super) const PYTORCH_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
 
 impl Cell {
     pub(super) fn check_stack(&self, keys: &Map<String, Value>, found: &mut Found) {
@@ -40,17 +29,6 @@ impl Cell {
             found.add(invalid.with("task").help("leave the key out"));
         }
         self.check_single_stack(keys, found);
-        for (key, dtype) in [
-            ("adapter_dtype", self.adapter_dtype),
-            ("bnb_4bit_compute_dtype", self.bnb_4bit_compute_dtype),
-        ] {
-            if dtype.is_quantised() {
-                found.add(
-                    Invalid::new(key, "must be a format of floating-point numbers")
-                        .help("such as `float32` or `bfloat16`"),
-                );
-            }
-        }
         found.check(self.check_upcast());
         match self.stack {
             Stack::Candle => self.check_candle(found),
@@ -60,8 +38,8 @@ impl Cell {
 
     /// The keys that only the other stack heeds must have their defaults.
     fn check_single_stack(&self, keys: &Map<String, Value>, found: &mut Found) {
-        for (key, _) in SINGLE_STACK.iter().filter(|(_, stack)| *stack != self.stack) {
-            match (find(keys, key), find(Cell::default_map(), key)) {
+        for (key, facts) in of_others(self.stack) {
+            match (find(keys, &key), find(Cell::default_map(), &key)) {
                 (value, default) if value == default => {}
                 (Value::Object(map), Value::Object(defaults)) if self.stack == Stack::Candle => {
                     let differing = map.iter().filter(|(name, value)| defaults.get(*name) != Some(*value));
@@ -74,16 +52,16 @@ impl Cell {
                         );
                     }
                 }
-                (_, default) => found.add(self.only_in_other_stack(key, default)),
+                (_, default) => found.add(self.only_in_other_stack(&key, facts, default)),
             }
         }
     }
 
     /// The error for the key `key`, which this cell's stack does not heed.
-    fn only_in_other_stack(&self, key: &str, default: &Value) -> Invalid {
+    fn only_in_other_stack(&self, key: &str, facts: &Facts, default: &Value) -> Invalid {
         if self.stack == Stack::Torch {
             let message = "is for our trainer, and `stack: torch` is planned and not run";
-            let invalid = match OF_THE_PROCESS.contains(&key) {
+            let invalid = match facts.of_process {
                 true => Invalid::idle(key, message),
                 false => Invalid::new(key, message),
             };
@@ -124,23 +102,11 @@ impl Cell {
             let invalid = Invalid::new("attn_implementation", message).with("stack");
             found.add(invalid.help("use `attn_implementation: sdpa`, which does not hold the scores either"));
         }
-        for (name, value) in &self.allocator.env {
-            if value.is_some() && PYTORCH_VARIABLES.contains(&name.as_str()) {
-                found.add(
-                    Invalid::idle(
-                        format!("allocator.env.{name}"),
-                        "the candle stack has no such allocator",
-                    )
-                    .with("stack")
-                    .help("leave it out, or use `stack: torch`"),
-                );
-            }
-        }
     }
 
     /// The number formats of our trainer.
     fn check_formats(&self, found: &mut Found) {
-        if self.adapter_dtype == Dtype::Float16 {
+        if self.adapter_dtype == FloatDtype::Float16 {
             let message = "adapters are trained in float32 or bfloat16";
             found.add(Invalid::new("adapter_dtype", message).help("use `adapter_dtype: bfloat16`"));
         }
@@ -224,6 +190,7 @@ impl Cell {
         if let Some(generation) = &self.torch.generation {
             self.check_generation(generation, found);
         }
+        self.check_loop(found);
         if self.torch.use_reentrant.is_some() && self.gradient_checkpointing == Checkpointing::None {
             found.add(
                 Invalid::idle("torch.use_reentrant", "no block is checkpointed")
@@ -231,6 +198,30 @@ impl Cell {
                     .help("leave the key out, or use `gradient_checkpointing: full`"),
             );
         }
+    }
+
+    /// What the training loop keeps, where there is something to keep.
+    fn check_loop(&self, found: &mut Found) {
+        if self.torch.zero_grad == ZeroGrad::BeforeForward && self.empty_cache_steps == 0 {
+            let message = "only an emptied cache lies between `after_step` and `before_forward`";
+            let invalid = Invalid::idle("torch.zero_grad", message).with("empty_cache_steps");
+            found.add(invalid.help("leave the key out, or give `empty_cache_steps`"));
+        }
+        if !self.torch.use_cache {
+            return;
+        }
+        let (message, with) = if self.task == Task::SequenceClassification {
+            ("an encoder has no key-value cache", "task")
+        } else if self.method() == Some(Adapter::PrefixTuning) {
+            ("a prefix is a key-value cache already", "adapter")
+        } else if self.gradient_checkpointing == Checkpointing::Full {
+            let message = "transformers builds no key-value cache where every block is checkpointed";
+            (message, "gradient_checkpointing")
+        } else {
+            return;
+        };
+        let invalid = Invalid::idle("torch.use_cache", message).with(with);
+        found.add(invalid.help("leave the key out"));
     }
 
     /// Text that is generated between steps.

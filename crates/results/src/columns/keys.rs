@@ -3,11 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use cell::{
-    Allocator, AllocatorBackend, Cell, Checkpointing, Data, Ia3, Lora, Miss, PromptTuning, TargetModules, Torch,
-    Weights, is_size,
-};
-use options::{AutoBatchSize, BatchSearch, ByteSize, Generation, Loss, LossScaling};
+use cell::{Cell, is_size};
 use serde_json::Value as Json;
 
 use super::kind::Kind;
@@ -48,7 +44,7 @@ pub fn is_of_free_map(key: &str) -> bool {
 /// The keys with the values that their defaults come to.
 fn resolved(cell: &Cell) -> Vec<(String, Datum)> {
     let mut columns = Vec::new();
-    for ((name, shape), (_, value)) in exemplar().to_map().iter().zip(cell.resolved().to_map()) {
+    for ((name, shape), (_, value)) in Cell::example().to_map().iter().zip(cell.resolved().to_map()) {
         match value {
             _ if name == "device_memory" => {
                 columns.push((name.clone(), cell.device_memory.map(|size| size.0).into()));
@@ -78,89 +74,14 @@ pub fn key_kinds() -> Vec<(String, Option<Kind>)> {
         (name, kind)
     };
     let flat = |(name, value): (String, Json)| match value {
-        // The exemplar has all names of a map of known names.
+        // The example has all names of a map of known names.
         Json::Object(map) if !map.is_empty() => map
             .into_iter()
             .map(|(key, value)| (format!("{name}.{key}"), value))
             .collect(),
         value => vec![(name, value)],
     };
-    exemplar().to_map().into_iter().flat_map(flat).map(kind).collect()
-}
-
-/// A cell in which every optional key has a value and every choice has its short form. It shows the columns' types.
-fn exemplar() -> Cell {
-    Cell {
-        weights: Some(Weights::Random),
-        lora_alpha: Some(32.0),
-        lora: Lora {
-            loraplus_lr_ratio: Some(1.0),
-            ..Lora::default()
-        },
-        ia3: Ia3 {
-            feedforward_modules: Some(Vec::new()),
-        },
-        miss: Miss {
-            mini_r: Some(1),
-            ..Miss::default()
-        },
-        prompt_tuning: PromptTuning {
-            init_text: Some(String::new()),
-            ..PromptTuning::default()
-        },
-        loss: Some(Loss::Chunked),
-        loss_scaling: Some(LossScaling::Dynamic),
-        target_modules: Some(TargetModules::AllLinear),
-        layers_to_transform: Some(vec![0]),
-        modules_to_save: Some(Vec::new()),
-        adapter_config: Some(String::new()),
-        init_adapter: Some(String::new()),
-        trainable: Some(Vec::new()),
-        gradient_checkpointing: Checkpointing::None,
-        auto_batch_size: Some(AutoBatchSize {
-            start: 1,
-            min: 1,
-            max: 1,
-            search: BatchSearch::Largest,
-        }),
-        max_steps: Some(1),
-        num_train_epochs: Some(1.0),
-        pad_to_multiple_of: Some(8),
-        max_tokens_per_batch: Some(1024),
-        length_buckets: Some(20),
-        llm_int8_threshold: Some(6.0),
-        optim_rank: Some(4),
-        update_proj_gap: Some(200),
-        galore_scale: Some(0.25),
-        adam_beta2: Some(0.999),
-        data: Data::Sample,
-        gpu: Some(String::new()),
-        torch: Torch {
-            use_reentrant: Some(true),
-            device_map: Some(true),
-            repeat_kv: Some(true),
-            embedding_states_32bit: Some(true),
-            transformers_version: Some(String::new()),
-            peft_version: Some(String::new()),
-            bitsandbytes_version: Some(String::new()),
-            torch_version: Some(String::new()),
-            generation: Some(Generation {
-                eval_steps: 1,
-                batch_size: 1,
-                prompt_tokens: 1,
-                max_new_tokens: 1,
-            }),
-            ..Torch::default()
-        },
-        threads: Some(1),
-        device_memory: Some(ByteSize(0)),
-        host_memory: Some(ByteSize(0)),
-        allocator: Allocator {
-            backend: Some(AllocatorBackend::DEFAULT),
-            ..Allocator::default()
-        },
-        ..Cell::default()
-    }
+    Cell::example().to_map().into_iter().flat_map(flat).map(kind).collect()
 }
 
 fn dotted(prefix: &str, map: serde_json::Map<String, Json>, columns: &mut Vec<(String, Datum)>) {
@@ -178,16 +99,17 @@ fn dotted(prefix: &str, map: serde_json::Map<String, Json>, columns: &mut Vec<(S
 mod tests {
     use std::collections::BTreeMap;
 
-    use cell::{Dtype, Stack};
+    use cell::{AllocatorBackend, Checkpointing, Dtype, Stack, TargetModules};
+    use options::ByteSize;
 
     use super::*;
     use crate::columns::outcomes;
 
     #[test]
     fn every_key_has_a_type() {
-        for (name, value) in exemplar().to_map() {
+        for (name, value) in Cell::example().to_map() {
             let open = value.is_null() || value.as_object().is_some_and(|map| map.values().any(Json::is_null));
-            assert!(!open, "the exemplar leaves `{name}` open");
+            assert!(!open, "the example leaves `{name}` open");
         }
         let kinds: BTreeMap<_, _> = key_kinds().into_iter().collect();
         assert_eq!(kinds["allocator.backend"], Some(Kind::Text));

@@ -9,10 +9,11 @@ fn a_variable_has_one_name_and_one_place() {
     assert_eq!(refused(|cell| set(cell, "A=B")).as_deref(), Some("env"));
     assert_eq!(refused(|cell| set(cell, "")).as_deref(), Some("env"));
     let twice = |cell: &mut Cell| {
-        set(cell, "A");
-        cell.allocator.env.insert("A".into(), None);
+        cell.allocator.backend = Some(AllocatorBackend::System);
+        set(cell, "MALLOC_ARENA_MAX");
+        cell.allocator.env.insert("MALLOC_ARENA_MAX".into(), None);
     };
-    assert_eq!(refused(twice).as_deref(), Some("env.A"));
+    assert_eq!(refused(twice).as_deref(), Some("env.MALLOC_ARENA_MAX"));
 }
 
 #[test]
@@ -36,6 +37,10 @@ fn a_variable_is_for_the_allocator_that_reads_it() {
         assert_eq!(with(backend, name, Some("1")), Some(key), "{backend:?}");
         assert_eq!(with(backend, name, None), None, "nobody minds what is not set");
     }
+    for value in [None, Some("1")] {
+        assert_eq!(with(None, "FOO", value).as_deref(), Some("allocator.env.FOO"));
+    }
+    assert_eq!(with(None, "PYTORCH_ALLOC_CONF", None), None);
     let plain = |cell: &mut Cell| {
         cell.allocator.backend = Some(AllocatorBackend::Retain);
         cell.env.insert("MALLOC_TOP_PAD_".into(), Some("0".into()));

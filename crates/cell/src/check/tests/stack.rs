@@ -1,7 +1,10 @@
 //! What a stack or a measurement is refused for.
 
 use super::refused;
-use crate::{AllocatorBackend, Attention, Autocast, Cell, Dtype, LrScheduler, Measure, Optimizer, Upcast};
+use crate::{
+    Adapter, AllocatorBackend, Attention, Autocast, Cell, Checkpointing, Dtype, FloatDtype, LrScheduler, Measure,
+    Optimizer, Stack, Task, Upcast, ZeroGrad,
+};
 
 #[test]
 fn a_profile_has_no_keys_of_a_training_in_many_steps() {
@@ -29,12 +32,11 @@ fn a_profile_has_no_keys_of_a_training_in_many_steps() {
 
 #[test]
 fn what_the_candle_stack_cannot_do_is_refused() {
-    for dtype in [Dtype::Float16, Dtype::Int8] {
-        assert_eq!(
-            refused(|cell| cell.adapter_dtype = dtype).as_deref(),
-            Some("adapter_dtype")
-        );
-    }
+    assert_eq!(
+        refused(|cell| cell.adapter_dtype = FloatDtype::Float16).as_deref(),
+        Some("adapter_dtype")
+    );
+    assert_eq!(Cell::default().with("adapter_dtype", &"int8".into()), None);
     assert_eq!(
         refused(|cell| cell.attn_implementation = Attention::FlashAttention2).as_deref(),
         Some("attn_implementation")
@@ -68,6 +70,44 @@ fn what_the_candle_stack_cannot_do_is_refused() {
     assert_eq!(refused(late).as_deref(), Some("empty_cache_steps"));
     let cuda = |cell: &mut Cell| (cell.device, cell.empty_cache_steps) = ("cuda:0".into(), 1);
     assert_eq!(refused(cuda).as_deref(), Some("empty_cache_steps"));
-    let float32 = |cell: &mut Cell| (cell.dtype, cell.bnb_4bit_compute_dtype) = (Dtype::Int8, Dtype::Float32);
+    let float32 = |cell: &mut Cell| (cell.dtype, cell.bnb_4bit_compute_dtype) = (Dtype::Int8, FloatDtype::Float32);
     assert_eq!(refused(float32).as_deref(), Some("bnb_4bit_compute_dtype"));
+    let pytorchs = |cell: &mut Cell| {
+        _ = cell
+            .env
+            .insert("PYTORCH_ALLOC_CONF".into(), Some("backend:native".into()))
+    };
+    assert_eq!(refused(pytorchs).as_deref(), Some("env.PYTORCH_ALLOC_CONF"));
+}
+
+#[test]
+fn what_a_plan_of_pytorchs_stack_would_not_show_is_refused() {
+    let torch = |change: fn(&mut Cell)| {
+        refused(|cell| {
+            cell.stack = Stack::Torch;
+            change(cell);
+        })
+    };
+    let late = |cell: &mut Cell| (cell.empty_cache_steps, cell.max_steps) = (4, Some(3));
+    assert_eq!(torch(late).as_deref(), Some("empty_cache_steps"));
+    assert_eq!(torch(|cell| cell.empty_cache_steps = 10), None);
+    let float32 = |cell: &mut Cell| (cell.dtype, cell.bnb_4bit_compute_dtype) = (Dtype::Int8, FloatDtype::Float32);
+    assert_eq!(torch(float32), None, "the format of what int8 leaves unquantised");
+    let before = |cell: &mut Cell| cell.torch.zero_grad = ZeroGrad::BeforeForward;
+    assert_eq!(torch(before).as_deref(), Some("torch.zero_grad"));
+    let emptied = |cell: &mut Cell| (cell.torch.zero_grad, cell.empty_cache_steps) = (ZeroGrad::BeforeForward, 1);
+    assert_eq!(torch(emptied), None);
+    assert_eq!(torch(|cell| cell.torch.use_cache = true), None);
+    let without_cache: [fn(&mut Cell); 3] = [
+        |cell| cell.gradient_checkpointing = Checkpointing::Full,
+        |cell| cell.adapter = Adapter::PrefixTuning,
+        |cell| (cell.model, cell.task) = ("bert-base".into(), Task::SequenceClassification),
+    ];
+    for change in without_cache {
+        let key = refused(|cell| {
+            (cell.stack, cell.dtype, cell.torch.use_cache) = (Stack::Torch, Dtype::Float32, true);
+            change(cell);
+        });
+        assert_eq!(key.as_deref(), Some("torch.use_cache"));
+    }
 }

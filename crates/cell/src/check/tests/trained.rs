@@ -7,7 +7,7 @@ use options::{
     TargetModules,
 };
 
-use crate::Cell;
+use crate::{Cell, OffloadedBlocks};
 
 /// The mistake in a cell of rank 4 of this preset; empty without one.
 fn mistake(preset: &str, stack: Stack, change: impl FnOnce(&mut Cell)) -> String {
@@ -68,6 +68,26 @@ fn trained_weights_are_there_and_dense() {
     assert_eq!(
         trainable(Dtype::Int8, r"layers\.1\..*"),
         "`trainable`: model.layers.1.self_attn.q_proj is quantised, and only dense weights can be trained"
+    );
+}
+
+#[test]
+fn blocks_that_leave_have_something_that_stays_as_it_is() {
+    let leaving = |trained: &str, blocks: &[usize]| {
+        ours(|cell| {
+            (cell.rank, cell.trainable) = (0, Some(vec![pattern(trained)]));
+            cell.offload.weights = Some(OffloadedBlocks::Blocks(blocks.to_vec()));
+        })
+    };
+    assert_eq!(leaving(r"layers\.1\..*", &[0]), "");
+    assert_eq!(leaving(r"layers\.1\..*proj", &[1]), "", "its norms");
+    assert_eq!(
+        leaving(r"layers\.1\..*", &[0, 1]),
+        "`offload.weights`: every weight of block 1 is trained, so none can wait in the host's memory; leave it out"
+    );
+    assert_eq!(
+        ours(|cell| cell.offload.weights = Some(OffloadedBlocks::Ratio(1.0))),
+        ""
     );
 }
 
