@@ -21,7 +21,7 @@ pub struct Act {
 }
 
 /// What a key moves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Move {
     /// Bytes: predicted, or measured.
     Bytes,

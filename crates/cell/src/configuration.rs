@@ -1113,7 +1113,7 @@ cell_keys! {
             of_process: true,
             example: "1",
             no_technique: "speed",
-            acts: [candle(LORA, "1", &[Time, Report])],
+            acts: [candle(LORA, "7", &[Time, Report])],
         }
         /// The instructions of the trainer's kernels: auto (the fastest of the CPU), portable, avx2, avx512, avx512_bf16 or amx;
         /// each includes those before it. candle's own operations always use the best of the CPU.
