@@ -78,8 +78,10 @@ fn axes(study: &Study) -> IndexMap<&str, IndexSet<String>> {
     let mut axes: IndexMap<&str, IndexSet<String>> =
         study.axes.iter().map(|axis| (axis.as_str(), IndexSet::new())).collect();
     for study_cell in &study.cells {
-        for (values, value) in axes.values_mut().zip(study_cell.axes.values()) {
-            values.insert(to_flow_yaml(value));
+        for (values, (axis, value)) in axes.values_mut().zip(&study_cell.axes) {
+            if study_cell.cell.heeds(axis) {
+                values.insert(to_flow_yaml(value));
+            }
         }
     }
     axes

@@ -3,7 +3,7 @@
 use super::acts::{GENERATING, INT4, LORA, Move::*, torch};
 use super::facts::Facts;
 use super::map::cell_keys;
-use super::{Adapter, Generation, OutputLifetime, PackingStrategy, Task, Upcast, ZeroGrad};
+use super::{Adapter, Cell, Generation, OutputLifetime, PackingStrategy, Task, Upcast, ZeroGrad};
 
 cell_keys! {
     /// Keys of `stack: torch` alone.
@@ -119,17 +119,19 @@ cell_keys! {
             no_technique: "a release",
             acts: [torch(LORA, "'4.37.2'", &[Bytes])],
         }
-        /// Release of PEFT, such as "0.19.1", for its k-bit preparation. Default: today's, which gives the allocator's cache
+        /// Release of PEFT, such as "0.19.1". It makes a difference to its k-bit preparation, and none without `upcast`. Default: today's, which gives the allocator's cache
         /// back at its end, as from 0.20.0.
         peft_version: Option<String> = None => {
-            heeded: |cell| cell.upcast != Upcast::None,
+            plain: |release, cell| release.filter(|_| has_peft_release(cell)),
+            heeded: has_peft_release,
             example: "''",
             no_technique: "a release",
             acts: [torch("model: smollm2-135m, dtype: int4, upcast: peft", "'0.19.1'", &[Bytes])],
         }
-        /// Release of bitsandbytes, such as "0.41.1", for weights in int4 or its optimizers. Default: today's.
+        /// Release of bitsandbytes, such as "0.41.1". It makes a difference to weights in int4 or int8, and to its optimizers. Default: today's.
         bitsandbytes_version: Option<String> = None => {
-            heeded: |cell| cell.dtype.is_quantised() || cell.optim.is_from_bitsandbytes(),
+            plain: |release, cell| release.filter(|_| has_bitsandbytes(cell)),
+            heeded: has_bitsandbytes,
             example: "''",
             no_technique: "a release",
             acts: [torch(INT4, "'0.41.1'", &[Bytes])],
@@ -141,4 +143,14 @@ cell_keys! {
             acts: [torch(LORA, "'2.14.0'", &[Bytes])],
         }
     }
+}
+
+/// True if a plan depends on the release of PEFT.
+fn has_peft_release(cell: &Cell) -> bool {
+    cell.upcast != Upcast::None
+}
+
+/// True if a plan depends on the release of bitsandbytes.
+fn has_bitsandbytes(cell: &Cell) -> bool {
+    cell.dtype.is_quantised() || cell.optim.is_from_bitsandbytes()
 }

@@ -34,6 +34,7 @@ const KEYS: [(Cause, &[&str]); 3] = [
             "lr_scheduler_type",
             "warmup_ratio",
             "eval_fraction",
+            "empty_cache_steps",
         ],
     ),
 ];

@@ -1,11 +1,15 @@
 //! The values of a cell for the axes of its study.
 
+use cell::Cell;
 use indexmap::IndexMap;
 use serde_json::{Map, Value as Json};
 
-/// The values that a cell has for `axes`.
-pub(crate) fn axis_values(axes: &[String], keys: &Map<String, Json>) -> IndexMap<String, Json> {
+/// The values that a cell has for `axes`, null for those that it does not heed. `keys` are all of its keys.
+pub(crate) fn axis_values(axes: &[String], cell: &Cell, keys: &Map<String, Json>) -> IndexMap<String, Json> {
     let value = |axis: &String| {
+        if !cell.heeds(axis) {
+            return Json::Null;
+        }
         let mut segments = axis.split('.');
         let first = segments.next().and_then(|segment| keys.get(segment));
         first

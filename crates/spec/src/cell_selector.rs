@@ -77,7 +77,7 @@ impl CellSelector<'_> {
         }
         let names: Vec<String> = paths.iter().map(|path| path.join(".")).collect();
         let cell = cell.filter(|_| sound)?;
-        Some(axis_values(&names, &cell.to_map()))
+        Some(axis_values(&names, &cell, &cell.to_map()))
     }
 
     /// The override that sets a key of a selection.

@@ -92,7 +92,8 @@ pub(crate) fn expand(
             expander.add(made);
         }
     }
-    expander.report_idle();
+    let idle = expander.report_idle();
+    notes.extend(idle);
     expander.report_invalid();
     if let Some(filter) = expander.filter.as_ref().filter(|_| expander.saw_all) {
         notes.splice(0..0, filter.idle());
@@ -351,7 +352,7 @@ impl<'s> Expander<'s> {
         match self.origins.entry(id.clone()) {
             Slot::Vacant(slot) => {
                 slot.insert(origin);
-                let axes = axis_values(&self.axes, keys);
+                let axes = axis_values(&self.axes, &cell, keys);
                 self.cells.push(StudyCell {
                     id,
                     cell,

@@ -298,7 +298,7 @@ impl Study {
         let keys = cell.to_map();
         self.cells.push(StudyCell {
             id: cell.id_of(&keys),
-            axes: axis_values(&self.axes, &keys),
+            axes: axis_values(&self.axes, &cell, &keys),
             cell,
             lineage: Lineage::Fallback(fallback),
         });

@@ -307,11 +307,12 @@ fn read_cell(node: &Node, common: &Node, axes: &[String]) -> Result<StudyCell, D
     };
     let mut study_cell = StudyCell {
         id,
-        axes: axis_values(axes, &map),
+        axes: axis_values(axes, &cell, &map),
         cell,
         lineage,
     };
-    study_cell.axes = axis_values(axes, &study_cell.asked().to_map());
+    let asked = study_cell.asked();
+    study_cell.axes = axis_values(axes, &asked, &asked.to_map());
     Ok(study_cell)
 }
 

@@ -337,15 +337,7 @@ impl Cell {
             let invalid = Invalid::new("torch.peft_version", message).with(key);
             return Err(invalid.help("leave the key out, or use `adapter: lora`"));
         }
-        match self.upcast {
-            Upcast::Peft | Upcast::Trl => Ok(()),
-            Upcast::None => Err(Invalid::idle(
-                "torch.peft_version",
-                "the releases of PEFT that are planned differ in the k-bit preparation alone",
-            )
-            .with("upcast")
-            .help("leave the key out, or use `upcast: peft`")),
-        }
+        Ok(())
     }
 
     fn check_bitsandbytes(&self) -> Checked {
@@ -368,14 +360,8 @@ impl Cell {
                 let message = "what older releases do with int8 has not been studied";
                 Err(invalid(message).help("leave the key out, or use `dtype: int4`"))
             }
-            Dtype::Int4 | Dtype::Int8 => Ok(()),
-            _ if self.optim.is_from_bitsandbytes() => Ok(()),
-            _ => Err(
-                Invalid::idle(key, "neither the weights nor the optimizer are bitsandbytes'")
-                    .with("dtype")
-                    .with("optim")
-                    .help("leave the key out, or use `dtype: int4` or such as `optim: adamw_8bit`"),
-            ),
+            // A release is a fact of the environment, also where nothing is bitsandbytes'.
+            _ => Ok(()),
         }
     }
 

@@ -8,10 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::facts::{Facts, Of, SavedTensor};
 use super::field::{Field, fixed, key, start};
-use super::lokr::check_four_bits;
 use super::method::{Context, Layer, Method, Tensor};
 use crate::invalid::{Invalid, at_least, at_most, number};
-use crate::{AdapterOptions, Patterns, matching};
+use crate::{AdapterOptions, Dtype, Patterns, Stack, matching};
 
 /// The first product's factors, `[output features, rank]` and `[rank, input features]`, and the second's.
 pub const HADA: [&str; 4] = ["hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b"];
@@ -131,5 +130,15 @@ pub(super) fn check_scale(
                 .and_then(|()| at_most(&key, *rank, 1 << 16))
                 .err(),
         );
+    }
+}
+
+/// What PEFT does not do beside weights of 4 bits, whose shape it takes for the layer's.
+pub(super) fn check_four_bits(context: &Context<'_>, found: &mut Vec<Invalid>) {
+    if context.stack == Stack::Torch && context.model.dtype == Dtype::Int4 {
+        let title = context.adapter.adapter().facts().title;
+        let message = format!("PEFT's {title} takes the packed shape of weights in 4 bits for the layer's, and fails");
+        let invalid = Invalid::new("adapter", message).with("dtype");
+        found.push(invalid.help("use `dtype: int8` or `bfloat16`, or another `adapter`"));
     }
 }

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::facts::{Facts, Of, SavedTensor};
 use super::field::{fixed, key, start};
-use super::loha::{DROPOUTS, check_scale};
+use super::loha::{DROPOUTS, check_four_bits, check_scale};
 use super::method::{Context, Layer, Method, Tensor};
 use crate::invalid::Invalid;
-use crate::{AdapterOptions, Dtype, Patterns, Stack, matching};
+use crate::{AdapterOptions, Patterns, matching};
 
 /// The first matrix, `[l, m]`, or its factors.
 pub const LOKR_W1: [&str; 3] = ["lokr_w1", "lokr_w1_a", "lokr_w1_b"];
@@ -169,16 +169,6 @@ impl Method for Lokr {
 
     fn check(&self, context: &Context<'_>, found: &mut Vec<Invalid>) {
         check_four_bits(context, found);
-    }
-}
-
-/// What PEFT does not do beside weights of 4 bits, whose shape it takes for the layer's.
-pub(super) fn check_four_bits(context: &Context<'_>, found: &mut Vec<Invalid>) {
-    if context.stack == Stack::Torch && context.model.dtype == Dtype::Int4 {
-        let title = context.adapter.adapter().facts().title;
-        let message = format!("PEFT's {title} takes the packed shape of weights in 4 bits for the layer's, and fails");
-        let invalid = Invalid::new("adapter", message).with("dtype");
-        found.push(invalid.help("use `dtype: int8` or `bfloat16`, or another `adapter`"));
     }
 }
 

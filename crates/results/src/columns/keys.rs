@@ -37,7 +37,10 @@ pub fn is_optional(key: &str) -> bool {
 
 /// True for an entry of a map of free names, such as `env.OMP_NUM_THREADS`.
 pub fn is_of_free_map(key: &str) -> bool {
-    const MAPS: [&str; 4] = ["env.", "allocator.env.", "lora.rank_pattern.", "lora.alpha_pattern."];
+    static MAPS: LazyLock<Vec<&str>> = LazyLock::new(|| {
+        let maps = cell::keys::keys().iter().filter_map(|key| key.path.strip_suffix('*'));
+        maps.collect()
+    });
     MAPS.iter().any(|map| key.starts_with(map))
 }
 

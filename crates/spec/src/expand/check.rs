@@ -46,8 +46,8 @@ impl Expander<'_> {
         invalid.is_idle && is_default && !self.follows(invalid)
     }
 
-    /// Adds the defaults that no cell heeds to the mistakes.
-    pub(super) fn report_idle(&mut self) {
+    /// Adds the defaults that no cell heeds to the mistakes. Returns a remark on the others.
+    pub(super) fn report_idle(&mut self) -> Option<String> {
         let is_assigned = |key: &str, name: &str| lies_in(key, name) || lies_in(name, key);
         let having = |key: &str| {
             let is_swept = self.sweep.axes().any(|axis| is_assigned(key, axis.name()));
@@ -61,9 +61,13 @@ impl Expander<'_> {
         let is_excused = |key: &str, with: &[&'static str]| {
             is_in_file(key) == Some(true) && with.iter().any(|key| is_in_file(key) == Some(false))
         };
-        for diagnostic in std::mem::take(&mut self.idle).unheeded(having, is_excused) {
+        let mut idle = std::mem::take(&mut self.idle);
+        let unheeded = idle.unheeded(having, is_excused);
+        let note = idle.note(self.cells.len() / self.repeats.max(1));
+        for diagnostic in unheeded {
             self.mistakes.add(diagnostic);
         }
+        note
     }
 
     /// Notes an invalid value, unless it follows from another mistake.

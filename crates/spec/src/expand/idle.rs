@@ -38,24 +38,32 @@ impl IdleDefaults {
         self.0.insert(invalid.key.to_string(), idle);
     }
 
-    /// The mistakes of the keys that no cell heeds. `having` counts the cells that have a default; `is_excused` is
+    /// Takes out the mistakes of the keys that no cell heeds. `having` counts the cells that have a default; `is_excused` is
     /// asked with the key and those that it contradicts. What follows from another is left out.
     pub(super) fn unheeded(
-        mut self,
+        &mut self,
         having: impl Fn(&str) -> usize,
         is_excused: impl Fn(&str, &[&'static str]) -> bool,
     ) -> Vec<Diagnostic> {
-        self.0
-            .retain(|key, idle| idle.cells == having(key) && !is_excused(key, &idle.with));
+        let is_unheeded = |key: &str, idle: &Idle| idle.cells == having(key) && !is_excused(key, &idle.with);
+        let unheeded = self.0.extract_if(.., |key, idle| is_unheeded(key, idle));
+        let unheeded: IndexMap<String, Idle> = unheeded.collect();
         let follows = |idle: &&Idle| {
-            let is_unheeded = |key: &&str| self.0.keys().any(|other| lies_in(other, key));
+            let is_unheeded = |key: &&str| unheeded.keys().any(|other| lies_in(other, key));
             idle.with.iter().any(is_unheeded)
         };
-        let first = self.0.values().filter(|idle| !follows(idle));
+        let first = unheeded.values().filter(|idle| !follows(idle));
         let shown = |idle: &Idle| if idle.is_of_all { 1 } else { idle.cells };
         first
             .map(|idle| of_cells(idle.diagnostic.clone(), shown(idle)))
             .collect()
+    }
+
+    /// A remark on the keys that are left out of some of so many cells.
+    pub(super) fn note(&self, cells: usize) -> Option<String> {
+        let one = |(key, idle): (&String, &Idle)| format!("`{key}` of {} of {cells} cells", idle.cells);
+        let left_out: Vec<String> = self.0.iter().map(one).collect();
+        (!left_out.is_empty()).then(|| format!("left out where they have no effect: {}", left_out.join(", ")))
     }
 }
 

@@ -17,7 +17,8 @@ use super::{
     input_map::{accumulate_input_maps, mapped_blocks},
     llm_int8::QuantizedInput,
     low_rank::{Ranks, groups, is_masked, masked, rank_products},
-    outputs::{Inputs, OutputGradients, multiply},
+    output_gradients::OutputGradients,
+    outputs::{Inputs, multiply},
     products::{one_product, token_sum},
 };
 use crate::{

@@ -15,7 +15,7 @@ use super::{
     delta::Deltas,
     input_map::multiply_blocks,
     low_rank::{Ranks, is_masked, masks, stacked},
-    outputs::OutputGradients,
+    output_gradients::OutputGradients,
     products::one_product,
 };
 use crate::{

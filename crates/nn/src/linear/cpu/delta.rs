@@ -11,7 +11,7 @@ use kernels::gemm::{
 use memory::Buffer;
 
 use super::{
-    outputs::OutputGradients,
+    output_gradients::OutputGradients,
     products::{one_product, token_sum},
 };
 use crate::{

@@ -13,7 +13,8 @@ use super::{
     input_map::mapped_blocks,
     llm_int8::QuantizedInput,
     low_rank::{Ranks, rank_products},
-    outputs::{Inputs, factors, multiply},
+    output_gradients::factors,
+    outputs::{Inputs, multiply},
 };
 use crate::{
     adapter::OutputScale,

@@ -14,7 +14,7 @@ use kernels::{
 use memory::Buffer;
 
 use super::{
-    outputs::OutputGradients,
+    output_gradients::OutputGradients,
     products::{one_product, token_sum},
 };
 use crate::{

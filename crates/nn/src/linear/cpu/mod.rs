@@ -10,6 +10,7 @@ mod input_map;
 mod llm_int8;
 mod low_rank;
 mod masked;
+mod output_gradients;
 mod outputs;
 mod products;
 
