@@ -1,13 +1,13 @@
 //! The key `torch`: PyTorch's training loop and the releases that a plan is of.
 
 use super::acts::{GENERATING, INT4, LORA, Move::*, torch};
-use super::facts::Facts;
+use super::facts::{Deciding, Facts};
 use super::map::cell_keys;
-use super::{Adapter, Generation, OutputLifetime, PackingStrategy, Task, Upcast, ZeroGrad};
+use super::{Adapter, Attention, Generation, OutputLifetime, PackingStrategy, Task, Upcast, ZeroGrad};
 
 cell_keys! {
     /// Keys of `stack: torch` alone.
-    pub struct Torch {
+    pub struct Torch of Deciding {
         /// Key-value cache while training; transformers builds none where every block is checkpointed.
         use_cache: bool = false => {
             heeded: |cell| cell.task == Task::CausalLm && cell.method() != Some(Adapter::PrefixTuning),
@@ -97,6 +97,10 @@ cell_keys! {
         /// `sdpa` is given keys and values repeated for the queries that share them, also where there is no mask, as a program makes it
         /// to have the memory-efficient kernel on an older GPU. Default: as in transformers_version; today's repeats none there.
         repeat_kv: Option<bool> = None => {
+            heeded: |cell| {
+                let is_decoder = cell.task == Task::CausalLm && cell.method() != Some(Adapter::PrefixTuning);
+                is_decoder && cell.attn_implementation == Attention::Sdpa
+            },
             example: "true",
             no_technique: "a fact of the release or the script; true costs memory, and false is today's",
             acts: [
