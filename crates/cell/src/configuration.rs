@@ -237,8 +237,7 @@ cell_keys! {
             filled: |lora, _| Lora { loraplus_lr_ratio: lora.loraplus_lr_ratio.or(Some(1.0)), ..lora },
             plain: |lora, _| Lora { loraplus_lr_ratio: unless(lora.loraplus_lr_ratio, &1.0), ..lora },
             no_technique: "numbers of training, and rank_pattern repeats rank",
-            of_training: true,
-            acts: [candle(LORA, "{use_rslora: true}", &[Loss])],
+            acts: [both(LORA, "{rank_pattern: {q_proj: 4}}", &[Bytes, File, Loss], &[Bytes, File])],
             nested: &[
                 ("use_rslora", Facts {
                     of_training: true,
@@ -374,8 +373,7 @@ cell_keys! {
         /// Options of LoHa in PEFT's words.
         loha: Loha = Loha::default() => {
             no_technique: "rank is searched",
-            of_training: true,
-            acts: [candle(LOHA, "{alpha: 16}", &[Loss])],
+            acts: [both(LOHA, "{rank_pattern: {q_proj: 4}}", &[Bytes, File, Loss], &[Bytes, File])],
             nested: &[
                 ("alpha", Facts {
                     of_training: true,
@@ -419,7 +417,7 @@ cell_keys! {
                     ..Facts::NONE
                 }),
                 ("rank_pattern", Facts {
-                    acts: &[both(LOKR, "{q_proj: 4}", &[Bytes, File, Loss], &[Bytes, File])],
+                    acts: &[both("adapter: lokr, rank: 2", "{q_proj: 1}", &[Bytes, File, Loss], &[Bytes, File])],
                     ..Facts::NONE
                 }),
                 ("alpha_pattern", Facts {

@@ -114,12 +114,17 @@ mod tests {
     }
 
     #[test]
-    fn acts_are_of_cells() {
+    fn acts_are_of_valid_cells() {
         for (path, facts) in Facts::all() {
             for act in facts.acts {
-                for keys in act.keys(&path).unwrap() {
-                    let cell: Result<Cell, _> = serde_json::from_value(Value::Object(keys));
-                    assert!(cell.is_ok(), "{path}: {act:?}: {cell:?}");
+                let stacks = [Stack::Candle, Stack::Torch].into_iter();
+                for stack in stacks.filter(|stack| act.moves_of(*stack).is_some()) {
+                    for mut keys in act.keys(&path).unwrap() {
+                        keys.entry("stack").or_insert(stack.name().into());
+                        let cell: Result<Cell, _> = serde_json::from_value(Value::Object(keys));
+                        let cell = cell.unwrap_or_else(|error| panic!("{path}: {act:?}: {error}"));
+                        assert_eq!(cell.validate(), Ok(()), "{path}: {act:?}");
+                    }
                 }
             }
         }
