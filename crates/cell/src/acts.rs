@@ -5,8 +5,6 @@ use std::fmt;
 use options::Stack;
 use serde_json::{Map, Value};
 
-use super::Cell;
-
 /// A cell, another value of a key in it, and what that moves.
 #[derive(Debug, Clone, Copy)]
 pub struct Act {
@@ -154,17 +152,6 @@ impl Act {
             Value::Object(changed) => Ok([base, changed]),
             _ => Err(Mistaken(key.to_owned())),
         }
-    }
-
-    /// The cell and the changed one, with the stack's default.
-    ///
-    /// # Errors
-    /// A text that is no YAML, or no value of its key.
-    pub fn cells(&self, key: &str) -> Result<[Cell; 2], Mistaken> {
-        let [base, changed] = self.keys(key)?;
-        let cell = |keys| serde_json::from_value(Value::Object(keys));
-        let cells = cell(base).and_then(|base| Ok([base, cell(changed)?]));
-        cells.map_err(|error| Mistaken(format!("{self:?} of `{key}`: {error}")))
     }
 }
 

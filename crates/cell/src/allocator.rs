@@ -6,18 +6,18 @@ use options::AllocatorBackend;
 use schemars::JsonSchema;
 
 use super::acts::{LORA, Move::*, candle, torch};
-use super::facts::{CANDLE, Facts, TORCH};
+use super::facts::{CANDLE, Deciding, Facts, TORCH};
 use super::map::cell_keys;
 use super::plain::unless;
 
 cell_keys! {
     /// The allocator of the cell's process, and the variables that it reads.
-    pub struct Allocator {
+    pub struct Allocator of Deciding {
         /// The allocator: system (the C library's), retain or mimalloc. retain is glibc's, set to keep freed pages, so that
         /// no step asks the system for them again. It uses huge pages through GLIBC_TUNABLES unless the cell unsets that
         /// variable. mimalloc keeps freed pages too. Default: retain, or mimalloc without glibc.
         backend: Option<AllocatorBackend> = None => {
-            filled: |_, cell| Some(cell.backend()),
+            filled: |backend, _| backend.or(Some(AllocatorBackend::DEFAULT)),
             plain: |backend, _| unless(backend, &AllocatorBackend::Retain),
             stacks: CANDLE,
             of_process: true,

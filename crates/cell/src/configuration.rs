@@ -8,9 +8,6 @@ use super::acts::{
     candle, torch,
 };
 use super::allocator::{Allocator, Variable};
-use super::defaults::{
-    DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS, TRANSFORMERS_INT8_THRESHOLD,
-};
 use super::facts::{CANDLE, Facts, TORCH};
 use super::map::cell_keys;
 use super::plain::{plain_blocks, plain_data, plain_offload, plain_targets, sorted, unless};
@@ -23,10 +20,22 @@ use options::{
     Padding, PrefixTuning, PromptTuning, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Vera, Weights,
 };
 
+/// Optimizer steps if neither `max_steps` nor `num_train_epochs` is given.
+pub(super) const DEFAULT_STEPS: usize = 10;
+
+/// `llm_int8_threshold` of transformers' `BitsAndBytesConfig`.
+pub(super) const TRANSFORMERS_INT8_THRESHOLD: f64 = 6.0;
+
+/// galore-torch and transformers have 128 for galore, which is more than most adapters' ranks and small models' sides.
+pub(super) const DEFAULT_OPTIM_RANK: usize = 4;
+/// The two as in transformers' `galore_adamw`.
+pub(super) const DEFAULT_PROJ_GAP: usize = 200;
+pub(super) const DEFAULT_GALORE_SCALE: f64 = 0.25;
+
 cell_keys! {
     /// A full configuration. Field names are the spec's keys and keep the names of transformers' `TrainingArguments`,
     /// PEFT's `LoraConfig` and bitsandbytes' `BitsAndBytesConfig`.
-    pub struct Cell {
+    pub struct Cell of Cell {
         /// A preset, such as smollm2-135m or bert-base, or a directory in Hugging Face's layout.
         #[schemars(extend(
             "anyOf" = [{ "enum": Preset::names() }, { "type": "string" }],
@@ -52,7 +61,6 @@ cell_keys! {
         /// The objective: causal_lm (a decoder predicts each token from those before it) or sequence_classification (an
         /// encoder, DistilBERT or BERT, predicts a sample's label).
         task: Task = Task::CausalLm => {
-            decides: true,
             no_technique: "the model has one",
             acts: [
                 both(
@@ -72,7 +80,6 @@ cell_keys! {
         }
         /// Number format of the base weights. int4 is NF4 or FP4, int8 is row-wise absmax; hidden states are then bfloat16.
         dtype: Dtype = Dtype::Int4 => {
-            decides: true,
             aliases: ["precision", "torch_dtype"],
             acts: [
                 both(LORA, "bfloat16", &[Bytes, Loss], &[Bytes]),
@@ -82,7 +89,6 @@ cell_keys! {
         /// The software that trains: candle (our trainer) or torch (transformers, PEFT and bitsandbytes on a GPU, which is
         /// planned and not run).
         stack: Stack = Stack::Candle => {
-            decides: true,
             no_technique: "another stack is another experiment",
             acts: [
                 candle(LORA, "torch", &[Bytes]),
@@ -103,8 +109,8 @@ cell_keys! {
         }
         /// PyTorch's training loop, and the releases of its libraries.
         torch: Torch = Torch::default() => {
-            filled: Torch::filled,
-            plain: Torch::plain,
+            filled: |torch, cell| torch.filled(&cell.deciding()),
+            plain: |torch, cell| torch.plain(&cell.deciding()),
             stacks: TORCH,
             acts: [torch(LORA, "{keep_outputs: none}", &[Bytes])],
             nested: Torch::FACTS,
@@ -112,7 +118,6 @@ cell_keys! {
 
         /// Rank of the adapters; 0 trains the model's weights.
         rank: usize = 16 => {
-            decides: true,
             aliases: ["r", "lora_r", "lora_rank"],
             acts: [both(LORA, "8", &[Bytes, File, Loss], &[Bytes, File])],
         }
@@ -136,7 +141,6 @@ cell_keys! {
         /// prompt_tuning trains the embeddings of virtual tokens before each sequence of a decoder, and prefix_tuning their keys and
         /// values in each block. ln_tuning trains the norms that PEFT chooses for the family.
         adapter: Adapter = Adapter::Lora => {
-            decides: true,
             of_adapters: true,
             aliases: ["use_dora", "peft_use_dora"],
             acts: [both(LORA, "dora", &[Bytes, File, Loss], &[Bytes, File])],
@@ -233,8 +237,7 @@ cell_keys! {
             filled: |lora, _| Lora { loraplus_lr_ratio: lora.loraplus_lr_ratio.or(Some(1.0)), ..lora },
             plain: |lora, _| Lora { loraplus_lr_ratio: unless(lora.loraplus_lr_ratio, &1.0), ..lora },
             no_technique: "numbers of training, and rank_pattern repeats rank",
-            of_training: true,
-            acts: [candle(LORA, "{use_rslora: true}", &[Loss])],
+            acts: [both(LORA, "{rank_pattern: {q_proj: 4}}", &[Bytes, File, Loss], &[Bytes, File])],
             nested: &[
                 ("use_rslora", Facts {
                     of_training: true,
@@ -370,8 +373,7 @@ cell_keys! {
         /// Options of LoHa in PEFT's words.
         loha: Loha = Loha::default() => {
             no_technique: "rank is searched",
-            of_training: true,
-            acts: [candle(LOHA, "{alpha: 16}", &[Loss])],
+            acts: [both(LOHA, "{rank_pattern: {q_proj: 4}}", &[Bytes, File, Loss], &[Bytes, File])],
             nested: &[
                 ("alpha", Facts {
                     of_training: true,
@@ -415,7 +417,7 @@ cell_keys! {
                     ..Facts::NONE
                 }),
                 ("rank_pattern", Facts {
-                    acts: &[both(LOKR, "{q_proj: 4}", &[Bytes, File, Loss], &[Bytes, File])],
+                    acts: &[both("adapter: lokr, rank: 2", "{q_proj: 1}", &[Bytes, File, Loss], &[Bytes, File])],
                     ..Facts::NONE
                 }),
                 ("alpha_pattern", Facts {
@@ -519,7 +521,6 @@ cell_keys! {
         /// How attention is computed. sdpa never holds the score matrix; eager holds the softmax weights of every query and key
         /// for the backward pass. flash_attention_2 is a package of PyTorch's stack, and our trainer's sdpa is such a kernel.
         attn_implementation: Attention = Attention::Sdpa => {
-            decides: true,
             acts: [both(LORA, "eager", &[Bytes], &[Bytes])],
         }
         /// The causal loss in training. full: of the logits of all tokens at once, as transformers computes it. chunked: of
@@ -539,7 +540,6 @@ cell_keys! {
         /// with `bf16` does.
         upcast: Upcast = Upcast::None => {
             heeded: |cell| cell.dtype.is_quantised(),
-            decides: true,
             acts: [both(INT4, "peft", &[Bytes, Loss], &[Bytes])],
         }
         /// The format of mixed precision by torch.autocast: none, bfloat16 or float16. Products and what lies between them have
@@ -785,7 +785,6 @@ cell_keys! {
         /// then the most rows of a micro-batch. A step has the same samples as without packing, and the same loss. On PyTorch's
         /// stack, TRL packs all samples before training, as torch.packing_strategy says.
         packing: bool = false => {
-            decides: true,
             aliases: ["pack_sequences", "sample_packing"],
             acts: [
                 candle(UNEVEN, "true", &[Bytes, Tokens]),
@@ -847,7 +846,6 @@ cell_keys! {
         /// The optimizer. Our trainer's galore and rsvd are adamw but for matrices with more rows and columns than optim_rank.
         /// On PyTorch's stack rsvd is rSVDAdam of HPMLProj, whose rank shrinks with a matrix's shorter side.
         optim: Optimizer = Optimizer::Adamw => {
-            decides: true,
             aliases: ["optimizer"],
             acts: [both(LORA, "sgd", &[Bytes, Loss], &[Bytes])],
         }
@@ -1093,7 +1091,6 @@ cell_keys! {
         /// passes of one step by component, after one optimizer step that made the optimizer's state.
         measure: Measure = Measure::Epoch => {
             stacks: CANDLE,
-            decides: true,
             no_technique: "what is measured",
             acts: [candle("max_steps: null", "profile", &[Bytes, Loss, Tokens])],
         }
@@ -1152,8 +1149,8 @@ cell_keys! {
         }
         /// The allocator of the cell's process.
         allocator: Allocator = Allocator::default() => {
-            filled: Allocator::filled,
-            plain: Allocator::plain,
+            filled: |allocator, cell| allocator.filled(&cell.deciding()),
+            plain: |allocator, cell| allocator.plain(&cell.deciding()),
             acts: [
                 candle("max_steps: 20, max_seq_length: 256, batch_size: 8", "{backend: system}", &[Time]),
                 torch(LORA, "{env: {PYTORCH_ALLOC_CONF: 'roundup_power2_divisions:4'}}", &[Bytes]),

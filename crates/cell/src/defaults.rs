@@ -5,18 +5,9 @@ use std::collections::BTreeMap;
 use options::{AllocatorBackend, Autocast, Checkpointing, Device, Loss, LossScaling, Measure, Stack};
 
 use super::Cell;
-
-/// Optimizer steps if neither `max_steps` nor `num_train_epochs` is given.
-pub(super) const DEFAULT_STEPS: usize = 10;
-
-/// `llm_int8_threshold` of transformers' `BitsAndBytesConfig`.
-pub(super) const TRANSFORMERS_INT8_THRESHOLD: f64 = 6.0;
-
-/// galore-torch and transformers have 128 for galore, which is more than most adapters' ranks and small models' sides.
-pub(super) const DEFAULT_OPTIM_RANK: usize = 4;
-/// The two as in transformers' `galore_adamw`.
-pub(super) const DEFAULT_PROJ_GAP: usize = 200;
-pub(super) const DEFAULT_GALORE_SCALE: f64 = 0.25;
+use super::configuration::{
+    DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS, TRANSFORMERS_INT8_THRESHOLD,
+};
 
 /// The values of the keys of training and of the machine that may be left out.
 impl Cell {

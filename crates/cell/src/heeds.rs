@@ -1,7 +1,7 @@
 //! The keys that a cell heeds. One that it does not heed changes nothing in it.
 
 use super::stacks::stacks;
-use super::{Adapter, Cell, Facts};
+use super::{Adapter, Cell, Deciding, Facts};
 
 /// The keys of adapters, which a cell that trains the model's own weights does not have.
 pub(super) fn of_adapters() -> impl Iterator<Item = &'static str> {
@@ -13,6 +13,29 @@ pub(super) fn of_adapters() -> impl Iterator<Item = &'static str> {
 
 impl Cell {
     /// True if the key `path`, such as `rank` or `torch.use_cache`, can change anything in this cell.
+    pub fn heeds(&self, path: &str) -> bool {
+        self.deciding().heeds(path)
+    }
+
+    /// The part that decides which keys it heeds.
+    pub fn deciding(&self) -> Deciding {
+        Deciding {
+            stack: self.stack,
+            task: self.task,
+            measure: self.measure,
+            packing: self.packing,
+            dtype: self.dtype,
+            upcast: self.upcast,
+            attn_implementation: self.attn_implementation,
+            rank: self.rank,
+            optim: self.optim,
+            adapter: self.adapter,
+        }
+    }
+}
+
+impl Deciding {
+    /// True if the key `path` can change anything in such a cell.
     pub fn heeds(&self, path: &str) -> bool {
         let top = path.split('.').next().unwrap_or(path);
         let of_method = || match self.method() {
@@ -55,7 +78,8 @@ mod tests {
     #[test]
     fn the_keys_of_methods_and_optimizers_are_keys() {
         let keys = Cell::default().to_map();
-        for key in of_adapters().chain(Optimizer::own_keys()) {
+        let deciding = Deciding::KEYS.iter().copied();
+        for key in of_adapters().chain(deciding).chain(Optimizer::own_keys()) {
             assert!(keys.contains_key(key), "{key}");
         }
     }

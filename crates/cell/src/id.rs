@@ -143,7 +143,7 @@ mod tests {
     use options::DEFAULT_LABEL_COLUMN;
 
     use super::*;
-    use crate::defaults::TRANSFORMERS_INT8_THRESHOLD;
+    use crate::configuration::TRANSFORMERS_INT8_THRESHOLD;
     use crate::{
         AllocatorBackend, Checkpointing, Data, DataFile, DataFormat, Dtype, InstructionSet, InstructionSetChoice, Loss,
         Optimizer, Synthetic, TargetModules, Weights,

@@ -14,6 +14,7 @@ mod options;
 mod paths;
 mod plain;
 mod stacks;
+mod table;
 mod torch;
 
 pub use ::options::{
@@ -26,8 +27,9 @@ pub use ::options::{
 pub use allocator::Allocator;
 pub use check::InvalidCell;
 pub use configuration::Cell;
-pub use facts::{Facts, aliases, deciding};
+pub use facts::{Deciding, Facts};
 pub use keys::is_size;
 pub use paths::path_keys;
 pub use stacks::{mark_stacks, stacks};
+pub use table::aliases;
 pub use torch::Torch;

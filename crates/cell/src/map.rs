@@ -1,16 +1,17 @@
 //! The macro that declares a map of keys.
 
-/// Declares a map of a cell: each key with its doc, its type, its default and its facts.
+/// Declares a map of a cell: each key with its doc, its type, its default and its facts. `of` names what a key's default
+/// follows from: the cell, or the part of it that decides which keys it heeds.
 ///
 /// Facts, in this order, each of which may be missing:
-/// * `open`: what leaving the key out comes to in a cell. A value that says it is left out of the id.
+/// * `open`: what leaving the key out comes to. A value that says it is left out of the id.
 /// * `filled`: the value that the key comes to, where that is no matter of `open`.
 /// * `plain`: the value that stands in the id for all that mean the same.
 /// * The fields of [`Facts`](super::facts::Facts).
 macro_rules! cell_keys {
     (
         $(#[$map_meta:meta])*
-        pub struct $map:ident {
+        pub struct $map:ident of $whole:ty {
             $(
                 $(#[$meta:meta])*
                 $key:ident: $type:ty = $default:expr => {
@@ -19,7 +20,6 @@ macro_rules! cell_keys {
                     $(plain: $plain:expr,)?
                     $(stacks: $stacks:expr,)?
                     $(heeded: $heeded:expr,)?
-                    $(decides: $decides:expr,)?
                     $(of_process: $of_process:expr,)?
                     $(of_adapters: $of_adapters:expr,)?
                     $(aliases: $aliases:expr,)?
@@ -54,7 +54,6 @@ macro_rules! cell_keys {
                 $((stringify!($key), $crate::facts::Facts {
                     $(stacks: $stacks,)?
                     $(heeded: $heeded,)?
-                    $(decides: $decides,)?
                     $(of_process: $of_process,)?
                     $(of_adapters: $of_adapters,)?
                     $(aliases: &$aliases,)?
@@ -69,17 +68,17 @@ macro_rules! cell_keys {
             ];
 
             /// The map with the values that the defaults of `cell` come to, in place of the keys that are left out.
-            pub(super) fn filled(self, cell: &$crate::Cell) -> Self {
+            pub(super) fn filled(self, cell: &$whole) -> Self {
                 _ = cell;
                 Self {
                     $($key: {
                         let value = self.$key;
                         $(
-                            let open: fn(&$crate::Cell) -> $type = $open;
+                            let open: fn(&$whole) -> $type = $open;
                             let value = value.or_else(|| open(cell));
                         )?
                         $(
-                            let filled: fn($type, &$crate::Cell) -> $type = $filled;
+                            let filled: fn($type, &$whole) -> $type = $filled;
                             let value = filled(value, cell);
                         )?
                         value
@@ -88,17 +87,17 @@ macro_rules! cell_keys {
             }
 
             /// The map of `cell` written in one way, without values that say what leaving a key out means.
-            pub(super) fn plain(self, cell: &$crate::Cell) -> Self {
+            pub(super) fn plain(self, cell: &$whole) -> Self {
                 _ = cell;
                 Self {
                     $($key: {
                         let value = self.$key;
                         $(
-                            let open: fn(&$crate::Cell) -> $type = $open;
+                            let open: fn(&$whole) -> $type = $open;
                             let value = value.filter(|value| Some(value) != open(cell).as_ref());
                         )?
                         $(
-                            let plain: fn($type, &$crate::Cell) -> $type = $plain;
+                            let plain: fn($type, &$whole) -> $type = $plain;
                             let value = plain(value, cell);
                         )?
                         value

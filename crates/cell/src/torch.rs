@@ -1,13 +1,13 @@
 //! The key `torch`: PyTorch's training loop and the releases that a plan is of.
 
 use super::acts::{GENERATING, INT4, LORA, Move::*, torch};
-use super::facts::Facts;
+use super::facts::{Deciding, Facts};
 use super::map::cell_keys;
-use super::{Adapter, Cell, Generation, OutputLifetime, PackingStrategy, Task, Upcast, ZeroGrad};
+use super::{Adapter, Attention, Generation, OutputLifetime, PackingStrategy, Task, Upcast, ZeroGrad};
 
 cell_keys! {
     /// Keys of `stack: torch` alone.
-    pub struct Torch {
+    pub struct Torch of Deciding {
         /// Key-value cache while training; transformers builds none where every block is checkpointed.
         use_cache: bool = false => {
             heeded: |cell| cell.task == Task::CausalLm && cell.method() != Some(Adapter::PrefixTuning),
@@ -97,6 +97,10 @@ cell_keys! {
         /// `sdpa` is given keys and values repeated for the queries that share them, also where there is no mask, as a program makes it
         /// to have the memory-efficient kernel on an older GPU. Default: as in transformers_version; today's repeats none there.
         repeat_kv: Option<bool> = None => {
+            heeded: |cell| {
+                let is_decoder = cell.task == Task::CausalLm && cell.method() != Some(Adapter::PrefixTuning);
+                is_decoder && cell.attn_implementation == Attention::Sdpa
+            },
             example: "true",
             no_technique: "a fact of the release or the script; true costs memory, and false is today's",
             acts: [
@@ -122,7 +126,7 @@ cell_keys! {
         /// Release of PEFT, such as "0.19.1". It makes a difference to its k-bit preparation, and none without `upcast`. Default: today's, which gives the allocator's cache
         /// back at its end, as from 0.20.0.
         peft_version: Option<String> = None => {
-            plain: |release, cell| release.filter(|_| has_peft_release(cell)),
+            plain: |release, cell| release.filter(|_| has_peft_release(&cell.deciding())),
             heeded: has_peft_release,
             example: "''",
             no_technique: "a release",
@@ -130,7 +134,7 @@ cell_keys! {
         }
         /// Release of bitsandbytes, such as "0.41.1". It makes a difference to weights in int4 or int8, and to its optimizers. Default: today's.
         bitsandbytes_version: Option<String> = None => {
-            plain: |release, cell| release.filter(|_| has_bitsandbytes(cell)),
+            plain: |release, cell| release.filter(|_| has_bitsandbytes(&cell.deciding())),
             heeded: has_bitsandbytes,
             example: "''",
             no_technique: "a release",
@@ -146,11 +150,11 @@ cell_keys! {
 }
 
 /// True if a plan depends on the release of PEFT.
-fn has_peft_release(cell: &Cell) -> bool {
+fn has_peft_release(cell: &Deciding) -> bool {
     cell.upcast != Upcast::None
 }
 
 /// True if a plan depends on the release of bitsandbytes.
-fn has_bitsandbytes(cell: &Cell) -> bool {
+fn has_bitsandbytes(cell: &Deciding) -> bool {
     cell.dtype.is_quantised() || cell.optim.is_from_bitsandbytes()
 }

@@ -306,15 +306,16 @@ impl Planner {
             return Err(PlanError::NeverGenerates(steps as usize));
         }
         let parts = batches::parts(steps);
-        let trace = match configuration.empty_cache_steps {
-            0 => torch::trace_parts(configuration, &parts),
+        let ends_before = |every: u32| planned.training_steps().is_some_and(|steps| steps < u64::from(every));
+        let mut configuration = configuration.clone();
+        configuration.empty_cache_steps = match configuration.empty_cache_steps {
+            // A training of few epochs may end before.
+            every if ends_before(every) => 0,
+            0 => 0,
             // All intervals have the same peaks: the step after an emptied cache is like any other after it.
-            every => {
-                let mut configuration = configuration.clone();
-                configuration.empty_cache_steps = every.min(steps.len() as u32 - 1).max(1);
-                torch::trace_parts(&configuration, &parts)
-            }
+            every => every.min(steps.len() as u32 - 1).max(1),
         };
+        let trace = torch::trace_parts(&configuration, &parts);
         Ok((planned, trace))
     }
 }

@@ -1,6 +1,6 @@
 //! The rows of a frame, for templates and charts.
 
-use cell::{Cell, deciding};
+use cell::{Cell, Deciding};
 use indexmap::IndexMap;
 use options::Stack;
 use polars_core::prelude::{AnyValue, DataFrame, PolarsError};
@@ -46,8 +46,8 @@ impl Entry {
 
     /// A cell with the keys that decide which others it heeds; one that is null has its default.
     fn deciding(&self) -> Cell {
-        let known = deciding().filter(|key| !self.get(key).is_null());
-        let keys: IndexMap<_, _> = known.map(|key| (key, self.get(key))).collect();
+        let known = Deciding::KEYS.iter().filter(|key| !self.get(key).is_null());
+        let keys: IndexMap<_, _> = known.map(|key| (*key, self.get(key))).collect();
         let cell = serde_json::to_value(keys).and_then(serde_json::from_value);
         cell.unwrap_or_default()
     }
