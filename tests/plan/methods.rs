@@ -2,8 +2,8 @@
 
 use expctl::arch::Preset;
 use expctl::options::{
-    Adapter, AdapterMethod, AdapterOptions, Bias, Dtype, Generation, Ia3, LnTuning, Lora, Miss, MissInit, NamePattern,
-    Optimizer, PrefixTuning, PromptTuning, TargetModules, Upcast, Vera,
+    Adapter, AdapterMethod, AdapterOptions, Bias, Dtype, Generation, Ia3, LnTuning, Loha, Lokr, Lora, Miss, MissInit,
+    NamePattern, Oft, Optimizer, PrefixTuning, PromptTuning, TargetModules, Upcast, Vera,
 };
 use expctl::torch::{Backend, Configuration, MicroBatchShape, Step, trace, trace_parts};
 use expctl::trace::{Account, Event, Trace};
@@ -31,8 +31,9 @@ fn with_method(row: &Row) -> Configuration {
     let plain = configuration(row);
     let trainable: Vec<_> = words(row, "trainable").iter().map(|text| pattern(text)).collect();
     let layers: Vec<usize> = words(row, "layers_to_transform").iter().map(number).collect();
+    let rank_pattern = || words(row, "rank_pattern").iter().map(rank_of).collect();
     let lora = || Lora {
-        rank_pattern: words(row, "rank_pattern").iter().map(rank_of).collect(),
+        rank_pattern: rank_pattern(),
         bias: match row.get("bias") {
             "all" => Bias::All,
             "lora_only" => Bias::LoraOnly,
@@ -41,7 +42,14 @@ fn with_method(row: &Row) -> Configuration {
         loraplus_lr_ratio: row.is("loraplus").then_some(16.0),
         ..Lora::default()
     };
-    let method = || match Adapter::named(row.get("adapter")).expect("an adapter") {
+    let (name, options) = row.get("adapter").split_once(' ').unwrap_or((row.get("adapter"), ""));
+    let adapter = Adapter::named(name).expect("an adapter");
+    let option = |key: &str| {
+        let mut pairs = options.split(' ').filter_map(|option| option.split_once('='));
+        pairs.find(|(name, _)| *name == key).map(|(_, value)| value)
+    };
+    let number_of = |key: &str| option(key).map(|value| value.parse().expect("a number"));
+    let method = || match adapter {
         Adapter::Lora => AdapterMethod::Lora(lora()),
         Adapter::Dora => AdapterMethod::Dora(lora()),
         Adapter::Ia3 => AdapterMethod::Ia3(Ia3 {
@@ -59,6 +67,27 @@ fn with_method(row: &Row) -> Configuration {
             vera_dropout: row.number("lora_dropout"),
             ..Vera::default()
         }),
+        Adapter::Oft => AdapterMethod::Oft(Oft {
+            oft_block_size: if number_of("r").is_some() {
+                0
+            } else {
+                row.count("rank") as usize
+            },
+            r: number_of("r").unwrap_or(0),
+            block_share: option("block_share") == Some("True"),
+            use_cayley_neumann: option("use_cayley_neumann") != Some("False"),
+            num_cayley_neumann_terms: number_of("num_cayley_neumann_terms").unwrap_or(5),
+        }),
+        Adapter::Loha => AdapterMethod::Loha(Loha {
+            rank_pattern: rank_pattern(),
+            ..Loha::default()
+        }),
+        Adapter::Lokr => AdapterMethod::Lokr(Lokr {
+            rank_pattern: rank_pattern(),
+            decompose_both: option("decompose_both") == Some("True"),
+            decompose_factor: number_of("decompose_factor").map_or(-1, |factor| factor as i64),
+            ..Lokr::default()
+        }),
         Adapter::PromptTuning => AdapterMethod::PromptTuning(PromptTuning {
             num_virtual_tokens: row.count("virtual_tokens") as usize,
             ..PromptTuning::default()
@@ -68,9 +97,8 @@ fn with_method(row: &Row) -> Configuration {
         }),
         Adapter::LnTuning => AdapterMethod::LnTuning(LnTuning {}),
     };
-    let is_of_layers = Adapter::named(row.get("adapter")).is_some_and(Adapter::is_of_layers);
     Configuration {
-        adapter: plain.adapter.map(|adapter| AdapterOptions {
+        adapter: plain.adapter.map(|plain| AdapterOptions {
             method: method(),
             rank: row.count("rank") as usize,
             lora_alpha: 32.0,
@@ -78,12 +106,12 @@ fn with_method(row: &Row) -> Configuration {
             modules_to_save: words(row, "modules_to_save"),
             layers_to_transform: (!layers.is_empty()).then_some(layers),
             target_modules: match (row.get("pattern"), row.get("target_modules")) {
-                _ if !is_of_layers => None,
+                _ if !adapter.is_of_layers() => None,
                 ("", "default") => None,
-                ("", _) => adapter.target_modules.clone(),
+                ("", _) => plain.target_modules.clone(),
                 (text, _) => Some(TargetModules::Pattern(NamePattern::whole(text).expect("a pattern"))),
             },
-            ..adapter
+            ..plain
         }),
         trainable: (!trainable.is_empty()).then_some(trainable),
         bnb_4bit_use_double_quant: false,
@@ -112,7 +140,7 @@ fn steps_of_methods_take_what_pytorch_says() {
             }
         }
     });
-    assert_eq!((cases, wrong), (420, 0));
+    assert_eq!((cases, wrong), (525, 0));
 }
 
 /// Trained numbers and bytes of `adapter_model.safetensors`, as `python/torch_abstract/count_saved.py` counts them of
@@ -138,6 +166,54 @@ fn modules_saved_whole_are_counted_as_peft_counts_them() {
     assert_eq!(counted(&["embed_tokens", "lm_head"]), (56_669_184, Some(113_432_312)));
     assert_eq!(counted(&["mlp", "model.norm"]), (8_009_280, Some(16_113_504)));
     assert_eq!(counted(&["q_proj"]), (1_013_760, Some(2_065_552)));
+}
+
+/// The same of methods.
+#[test]
+fn adapters_of_methods_are_counted_as_peft_counts_them() {
+    let mut model = Preset::named("smollm2-135m").expect("a preset").config();
+    model.num_hidden_layers = 3;
+    let some = || TargetModules::Names(vec!["q_proj".into(), "v_proj".into()]);
+    let oft = |oft_block_size, r, block_share| {
+        AdapterMethod::Oft(Oft {
+            oft_block_size,
+            r,
+            block_share,
+            ..Oft::default()
+        })
+    };
+    let loha = AdapterMethod::Loha(Loha::default());
+    let lokr = |decompose_both, decompose_factor| {
+        AdapterMethod::Lokr(Lokr {
+            decompose_both,
+            decompose_factor,
+            ..Lokr::default()
+        })
+    };
+    for (method, rank, targets, trained, bytes) in [
+        (oft(32, 0, false), 0, TargetModules::AllLinear, 232_128, 931_200),
+        (oft(100, 0, false), 0, some(), 164_160, 657_448),
+        (oft(0, 10, false), 0, some(), 108_864, 436_264),
+        (oft(64, 0, true), 0, TargetModules::AllLinear, 42_336, 172_008),
+        (loha, 8, TargetModules::AllLinear, 488_448, 1_964_216),
+        (lokr(false, -1), 8, TargetModules::AllLinear, 21_504, 93_552),
+        (lokr(true, -1), 8, TargetModules::AllLinear, 17_472, 79_936),
+        (lokr(false, -1), 64, some(), 5_472, 23_360),
+        (lokr(true, 16), 4, some(), 2_208, 11_728),
+    ] {
+        let adapter = AdapterOptions {
+            target_modules: Some(targets),
+            ..AdapterOptions::of_rank(method, rank)
+        };
+        let counts = Configuration {
+            dtype: Dtype::Bfloat16,
+            adapter: Some(adapter.clone()),
+            ..Configuration::new(model.clone())
+        }
+        .counts();
+        let counted = (counts.trainable, counts.adapter_file_bytes);
+        assert_eq!(counted, (trained, Some(bytes)), "{adapter:?}");
+    }
 }
 
 /// AdamW on a GPU steps a group of parameters at once, and its temporaries are gone before the next group's.

@@ -130,17 +130,17 @@ impl<'t> FourBit<'t> {
     pub(super) fn forward(&self, input: &Tensor<'t>, bias: Option<&Tensor<'t>>) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let tape = backward.tape;
-            let [(input, _), (dims, source), _] = backward.attributes.inputs;
+            let [(input, _), (dims, source), ..] = backward.attributes.inputs;
             let bias = backward.bias_gradient(grad);
             if !backward.needs[0] {
-                return [None, None, bias];
+                return [None, None, bias, None];
             }
             let weight = dequantised(tape, &dims, source, backward.attributes.nested_scales);
             let cast = weight.to(grad.dtype());
             drop(weight);
             let this = tape.product(&input, grad.dtype());
             drop(cast);
-            [Some(this), None, bias]
+            [Some(this), None, bias, None]
         }
         // The format of the input won if products are safe in it: `Linear4bit.set_compute_type` in `nn/modules.py`.
         let compute = match input.dtype() {
@@ -220,10 +220,10 @@ impl<'t> EightBit<'t> {
     pub(super) fn forward(&self, input: &Tensor<'t>, bias: Option<&Tensor<'t>>) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let tape = backward.tape;
-            let [(input, dtype), (weight, _), _] = backward.attributes.inputs;
+            let [(input, dtype), (weight, _), ..] = backward.attributes.inputs;
             let bias = backward.bias_gradient(grad);
             if !backward.needs[0] {
-                return [None, None, bias];
+                return [None, None, bias, None];
             }
             let flat = grad.reshaped(&grad.rows_and_width());
             let dequantised = tape.empty(&weight, dtype);
@@ -232,7 +232,7 @@ impl<'t> EightBit<'t> {
             let cast = flat.to(dtype);
             let this = tape.empty(&input, dtype);
             drop((dequantised, cast));
-            [Some(this), None, bias]
+            [Some(this), None, bias, None]
         }
         let tape = input.tape;
         let mut record = match bias {

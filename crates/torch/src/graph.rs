@@ -7,7 +7,7 @@ use super::slots::{Slot, ViewSlots};
 use super::view::{Edge, View};
 
 /// Most gradients that a node gives.
-pub(super) const INPUTS: usize = 3;
+pub(super) const INPUTS: usize = 4;
 
 /// Attributes of a node besides its saved tensors.
 #[derive(Debug, Clone, Copy)]

@@ -5,8 +5,11 @@ mod base;
 mod dora;
 mod ia3;
 mod interface;
+mod loha;
+mod lokr;
 mod lora;
 mod miss;
+mod oft;
 mod place;
 mod prefix_tuning;
 mod prompt_tuning;
@@ -19,8 +22,11 @@ use super::tape::Tensor;
 pub(super) use base::{Base, BaseLayer};
 use ia3::Ia3;
 use interface::Adapter;
+use loha::Loha;
+use lokr::Lokr;
 use lora::Lora;
 use miss::Miss;
+use oft::Oft;
 pub(super) use place::{Place, Register};
 pub(super) use prefix_tuning::Prefix;
 pub(super) use prompt_tuning::Prompt;
@@ -34,7 +40,9 @@ pub(super) fn put<'t>(place: &mut Place<'_, 't>) -> Option<Box<dyn Adapter<'t> +
         AdapterMethod::Ia3(_) => Box::new(Ia3::new(place)),
         AdapterMethod::Miss(miss) => Box::new(Miss::new(miss, place)),
         AdapterMethod::Vera(vera) => Box::new(Vera::new(vera, place)),
-        AdapterMethod::Oft(_) | AdapterMethod::Loha(_) | AdapterMethod::Lokr(_) => return None,
+        AdapterMethod::Oft(oft) => Box::new(Oft::new(oft, place)),
+        AdapterMethod::Loha(_) => Box::new(Loha::new(place)),
+        AdapterMethod::Lokr(lokr) => Box::new(Lokr::new(lokr, place)),
         AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning(_) => return None,
     })
 }

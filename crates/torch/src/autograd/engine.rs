@@ -96,7 +96,12 @@ impl Tape {
         }
         let mut gradients = match work {
             Work::Derivative(derivative) | Work::Parts(derivative) => derivative(&mut backward, &gradient),
-            Work::Block(frame) => [self.walk_back_again(frame as usize, &gradient, recompute), None, None],
+            Work::Block(frame) => [
+                self.walk_back_again(frame as usize, &gradient, recompute),
+                None,
+                None,
+                None,
+            ],
         };
         if saved.frame.is_some() {
             // What was recomputed is nowhere else: it goes when the derivative returns, as C++ lets go of variables,

@@ -39,7 +39,7 @@ impl<'t> Tensor<'t> {
             // On a GPU the product of the gradient and the result is made first.
             let product = (grad.tape.backend == Backend::Cuda).then(|| grad.like(grad.dtype()));
             drop(product);
-            [Some(result), None, None]
+            [Some(result), None, None, None]
         }
         // On a GPU one kernel reads float16 and writes float32: `softmax` in `aten/src/ATen/native/SoftMax.cpp`.
         let input = match (self.tape.backend, self.dtype()) {
@@ -277,7 +277,7 @@ impl<'t> Tensor<'t> {
             let result = grad.like(grad.dtype());
             let product = (grad.tape.backend == Backend::Cuda).then(|| grad.like(grad.dtype()));
             drop(product);
-            [Some(result), None, None]
+            [Some(result), None, None, None]
         }
         let mut record = self.tape.record(&[self], derivative);
         if self.tape.pytorch.saves_softmax_inputs {
@@ -365,7 +365,8 @@ fn all_heads<'t>(backward: &Backward<'t>) -> [Tensor<'t>; 3] {
 
 fn wanted<'t>(backward: &Backward<'t>, gradients: [Tensor<'t>; 3]) -> Gradients<'t> {
     let mut needs = backward.needs.into_iter();
-    gradients.map(|gradient| (needs.next() == Some(true)).then_some(gradient))
+    let [queries, keys, values] = gradients.map(|gradient| (needs.next() == Some(true)).then_some(gradient));
+    [queries, keys, values, None]
 }
 
 /// The CPU's kernel: nothing but the gradients.
@@ -382,7 +383,7 @@ fn cudnn<'t>(backward: &mut Backward<'t>, _: &Tensor<'t>) -> Gradients<'t> {
     let gradients = saved.each_ref().map(|saved| saved.like(saved.dtype()));
     let [query, key, _] = saved;
     let (&[batch, heads, length, width], &[_, shared, keys, _]) = (query.dims(), key.dims()) else {
-        return [None, None, None];
+        return [None, None, None, None];
     };
     let bytes = cudnn_workspace([batch, heads, shared, length, keys, width].map(u64::from));
     drop(tape.bytes(bytes, Category::Temporary));
@@ -407,7 +408,7 @@ fn efficient<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t
     let [query, key, value] = arguments(backward);
     let gradients = all_heads(backward);
     let &[batch, heads, length, width] = query.dims() else {
-        return [None, None, None];
+        return [None, None, None, None];
     };
     // Gradients of heads that share keys and values are added up by another kernel (pytorch/pytorch#191085).
     let shared = key.dims()[1] != heads;
@@ -449,7 +450,7 @@ fn flash_gradients<'t>(backward: &mut Backward<'t>, rows: impl Fn(u32) -> u32) -
     let [query, key, value] = arguments(backward);
     let gradients = [&query, &key, &value].map(|saved| saved.like(saved.dtype()));
     let &[batch, heads, length, width] = query.dims() else {
-        return [None, None, None];
+        return [None, None, None, None];
     };
     let rows = rows(length);
     let sums = tape.empty(&[batch, heads, rows], Dtype::Float32);

@@ -46,7 +46,7 @@ impl<'t> Tensor<'t> {
     /// `self.to(dtype)`: itself where that is its format.
     pub(crate) fn to(&self, dtype: Dtype) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            [Some(grad.to(backward.attributes.inputs[0].1)), None, None]
+            [Some(grad.to(backward.attributes.inputs[0].1)), None, None, None]
         }
         if self.dtype() == dtype {
             return self.clone();
@@ -58,7 +58,7 @@ impl<'t> Tensor<'t> {
     /// `self + other`.
     pub(crate) fn add(&self, other: &Self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            [0, 1, 2].map(|input| backward.needs[input].then(|| grad.clone()))
+            [0, 1, 2, 3].map(|input| backward.needs[input].then(|| grad.clone()))
         }
         let record = self.tape.record(&[self, other], derivative);
         let dtype = self.dtype().promote(other.dtype());
@@ -72,7 +72,7 @@ impl<'t> Tensor<'t> {
             let other = backward.needs[1].then(|| grad.times(&backward.saved(0)));
             let place = usize::from(backward.needs[1]);
             let this = backward.needs[0].then(|| grad.times(&backward.saved(place)));
-            [this, other, None]
+            [this, other, None, None]
         }
         let mut record = self.tape.record(&[self, other], derivative);
         if other.requires_grad() {
@@ -87,7 +87,7 @@ impl<'t> Tensor<'t> {
     /// `self / other` by a divisor without a history.
     pub(crate) fn div(&self, other: &Self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            [Some(grad.times(&backward.saved(0))), None, None]
+            [Some(grad.times(&backward.saved(0))), None, None, None]
         }
         let mut record = self.tape.record(&[self], derivative);
         record.save(other);
@@ -98,14 +98,14 @@ impl<'t> Tensor<'t> {
     pub(crate) fn sub(&self, other: &Self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let other = backward.needs[1].then(|| grad.like(grad.dtype()));
-            [backward.needs[0].then(|| grad.clone()), other, None]
+            [backward.needs[0].then(|| grad.clone()), other, None, None]
         }
         let record = self.tape.record(&[self, other], derivative);
         record.finish(self.times(other))
     }
 
     /// The product, without a history.
-    fn times(&self, other: &Self) -> Tensor<'t> {
+    pub(crate) fn times(&self, other: &Self) -> Tensor<'t> {
         let dtype = self.dtype().promote(other.dtype());
         self.tape.empty_as(self.broadcast(other), dtype, Category::Temporary)
     }
@@ -127,7 +127,7 @@ impl<'t> Tensor<'t> {
     /// `-self`: nothing is saved.
     pub(crate) fn neg(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            [Some(grad.like(grad.dtype())), None, None]
+            [Some(grad.like(grad.dtype())), None, None, None]
         }
         let record = self.tape.record(&[self], derivative);
         record.finish(self.like(self.dtype()))
@@ -141,7 +141,7 @@ impl<'t> Tensor<'t> {
     /// An activation function that saves its input and has a kernel for its derivative, as silu and gelu have.
     pub(crate) fn activation(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            [Some(grad.like(grad.dtype())), None, None]
+            [Some(grad.like(grad.dtype())), None, None, None]
         }
         let mut record = self.tape.record(&[self], derivative);
         record.save(self);
@@ -154,7 +154,7 @@ impl<'t> Tensor<'t> {
     /// an evaluation nothing is dropped.
     pub(crate) fn dropout(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            [Some(grad.like(grad.dtype())), None, None]
+            [Some(grad.like(grad.dtype())), None, None, None]
         }
         if self.tape.is_evaluating() {
             return self.clone();
@@ -177,7 +177,7 @@ impl<'t> Tensor<'t> {
     /// An activation whose derivative is taken from its result: tanh and relu.
     pub(crate) fn activation_of_result(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            [Some(grad.like(grad.dtype())), None, None]
+            [Some(grad.like(grad.dtype())), None, None, None]
         }
         let mut record = self.tape.record(&[self], derivative);
         let result = self.like(self.dtype());

@@ -8,7 +8,7 @@ impl<'t> Tensor<'t> {
     pub(crate) fn embedding(&self, ids: &Self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let (table, _) = backward.attributes.inputs[0];
-            [Some(grad.tape.empty(&table, grad.dtype())), None, None]
+            [Some(grad.tape.empty(&table, grad.dtype())), None, None, None]
         }
         let mut record = self.tape.record(&[self], derivative);
         record.save(ids);

@@ -49,7 +49,7 @@ impl<'t> Tensor<'t> {
                 let that = needs[1].then(of_weight).flatten();
                 (needs[0].then(of_input).flatten(), that)
             };
-            [this, that, needs[2].then(|| grad.clone())]
+            [this, that, needs[2].then(|| grad.clone()), None]
         }
         // Autocast casts its arguments from the last to the first.
         let bias = bias.map(|bias| bias.cast_for_autocast());
@@ -81,13 +81,6 @@ impl<'t> Tensor<'t> {
 
     /// The batched product of (batch, heads, rows, inner) and (batch, heads, inner, width): `torch.matmul`.
     pub(crate) fn matmul(&self, other: &Self) -> Tensor<'t> {
-        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            let [(this, _), (other, _), _] = backward.attributes.inputs;
-            let product = |dims: &[u32]| grad.tape.product(dims, grad.dtype());
-            let that = backward.needs[1].then(|| product(&other));
-            let this = backward.needs[0].then(|| product(&this));
-            [this, that, None]
-        }
         let right = other.cast_for_autocast();
         let [left, right] = [self.cast_for_autocast(), right].map(|side| {
             let &[batch, heads, rows, width] = side.dims() else {
@@ -99,6 +92,20 @@ impl<'t> Tensor<'t> {
             return self.clone();
         };
         let width = other.dim_from_last(0);
+        left.bmm(&right).reshape(&[batch, heads, rows, width])
+    }
+
+    /// The product of matrices, or of so many pairs of them: `torch.mm` and `torch.bmm`.
+    pub(crate) fn bmm(&self, other: &Self) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let [(this, _), (other, _), ..] = backward.attributes.inputs;
+            let product = |dims: &[u32]| grad.tape.product(dims, grad.dtype());
+            let that = backward.needs[1].then(|| product(&other));
+            let this = backward.needs[0].then(|| product(&this));
+            [this, that, None, None]
+        }
+        let right = other.cast_for_autocast();
+        let left = self.cast_for_autocast();
         let mut record = self.tape.record(&[&left, &right], derivative);
         if right.requires_grad() {
             record.save(&left);
@@ -106,8 +113,8 @@ impl<'t> Tensor<'t> {
         if left.requires_grad() {
             record.save(&right);
         }
-        let product = record.finish(self.tape.product(&[batch * heads, rows, width], left.dtype()));
-        product.reshape(&[batch, heads, rows, width])
+        let dims = left.view.layout.dims.with_last(right.dim_from_last(0));
+        record.finish(self.tape.product(&dims, left.dtype()))
     }
 
     /// The tensor in the format that autocast gives products.

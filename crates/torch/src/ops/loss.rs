@@ -8,7 +8,7 @@ impl<'t> Tensor<'t> {
     /// `log_softmax(self, dim=-1)`.
     fn log_softmax(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            [Some(grad.like(grad.dtype())), None, None]
+            [Some(grad.like(grad.dtype())), None, None, None]
         }
         let mut record = self.tape.record(&[self], derivative);
         if self.tape.pytorch.saves_softmax_inputs {
@@ -23,7 +23,7 @@ impl<'t> Tensor<'t> {
     fn nll_loss(&self, target: &Self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let this = backward.saved(0);
-            [Some(this.like(grad.dtype())), None, None]
+            [Some(this.like(grad.dtype())), None, None, None]
         }
         let mut record = self.tape.record(&[self], derivative);
         record.save(self);
@@ -58,7 +58,7 @@ impl<'t> Tensor<'t> {
     fn nll_loss_with_entropy(&self, target: &Self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let this = backward.saved(0);
-            [Some(this.like(grad.dtype())), None, None]
+            [Some(this.like(grad.dtype())), None, None, None]
         }
         let tape = self.tape;
         let mut record = tape.record(&[self], derivative);

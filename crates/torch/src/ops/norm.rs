@@ -20,7 +20,7 @@ impl<'t> Tensor<'t> {
             let doubled = power.like(power.dtype());
             let product = doubled.like(grad.dtype());
             drop((doubled, power));
-            [Some(product), None, None]
+            [Some(product), None, None, None]
         }
         let mut record = self.tape.record(&[self], derivative);
         record.save(self);
@@ -31,7 +31,7 @@ impl<'t> Tensor<'t> {
     fn mean_last(&self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let (dims, dtype) = backward.attributes.inputs[0];
-            [Some(grad.tape.empty(&dims, dtype)), None, None]
+            [Some(grad.tape.empty(&dims, dtype)), None, None, None]
         }
         let record = self.tape.record(&[self], derivative);
         record.finish(self.rows(self.dtype()))
@@ -40,7 +40,7 @@ impl<'t> Tensor<'t> {
     /// `self + epsilon`.
     pub(crate) fn add_number(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            [Some(grad.clone()), None, None]
+            [Some(grad.clone()), None, None, None]
         }
         let record = self.tape.record(&[self], derivative);
         record.finish(self.like(self.dtype()))
@@ -55,7 +55,7 @@ impl<'t> Tensor<'t> {
             let scaled = grad.like(grad.dtype());
             let product = scaled.like(scaled.dtype());
             drop((scaled, cube));
-            [Some(product), None, None]
+            [Some(product), None, None, None]
         }
         let mut record = self.tape.record(&[self], derivative);
         let result = self.like(self.dtype());
@@ -101,7 +101,7 @@ impl<'t> Tensor<'t> {
             let whole = backward.needs[0].then(|| input.like(input.dtype()));
             let (dims, dtype) = backward.attributes.inputs[1];
             let [weight, bias] = [1, 2].map(|at| backward.needs[at].then(|| grad.tape.empty(&dims, dtype)));
-            [whole, weight, bias]
+            [whole, weight, bias, None]
         }
         let mut record = self.tape.record(&[self, weight, bias], derivative);
         record.save(self);

@@ -16,7 +16,7 @@ impl<'t> Tensor<'t> {
     pub(crate) fn reshape(&self, dims: &[u32]) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let (dims, _) = backward.attributes.inputs[0];
-            [Some(grad.reshaped(&dims)), None, None]
+            [Some(grad.reshaped(&dims)), None, None, None]
         }
         let record = self.tape.record(&[self], derivative);
         record.finish(self.reshaped(dims))
@@ -30,7 +30,7 @@ impl<'t> Tensor<'t> {
                 .view
                 .layout
                 .transpose(usize::from(axis & 7), usize::from(axis >> 3));
-            [Some(grad.clone().with_layout(layout)), None, None]
+            [Some(grad.clone().with_layout(layout)), None, None, None]
         }
         let record = self.tape.record(&[self], derivative).axis(a | b << 3);
         record.finish(self.clone().with_layout(self.view.layout.transpose(a, b)))
@@ -39,7 +39,7 @@ impl<'t> Tensor<'t> {
     /// `self.contiguous()`.
     pub(crate) fn contiguous(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            [Some(grad.clone()), None, None]
+            [Some(grad.clone()), None, None, None]
         }
         if self.view.layout.is_contiguous() {
             return self.clone();
@@ -51,7 +51,7 @@ impl<'t> Tensor<'t> {
     /// `self.clone()`.
     pub(crate) fn copy(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            [Some(grad.clone()), None, None]
+            [Some(grad.clone()), None, None, None]
         }
         let record = self.tape.record(&[self], derivative);
         record.finish(self.like(self.dtype()))
@@ -83,7 +83,7 @@ impl<'t> Tensor<'t> {
                 let layout = grad.view.layout.narrow(axis, dims[axis]);
                 backward.needs[input].then(|| grad.clone().with_layout(layout))
             };
-            [part(0), part(1), None]
+            [part(0), part(1), None, None]
         }
         // Formats differ under autocast alone, which casts to the wider one.
         let dtype = self.dtype().promote(other.dtype());
@@ -97,7 +97,7 @@ impl<'t> Tensor<'t> {
     /// A copy that was put behind nothing: `torch.cat([empty, self])`.
     pub(crate) fn cat_alone(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            [Some(grad.clone()), None, None]
+            [Some(grad.clone()), None, None, None]
         }
         let record = self.tape.record(&[self], derivative);
         record.finish(self.tape.empty(self.dims(), self.dtype()))
@@ -111,7 +111,7 @@ impl<'t> Tensor<'t> {
                 1 => grad.clone(),
                 _ => grad.sum_to(&dims),
             };
-            [Some(sum), None, None]
+            [Some(sum), None, None, None]
         }
         let record = self.tape.record(&[self], derivative);
         record.finish(self.tape.empty(&self.view.layout.dims.with(0, times), self.dtype()))
@@ -174,11 +174,11 @@ impl<'t> Tensor<'t> {
 /// The derivative of heads that are repeated: summed over those that were one.
 fn sum_of_heads<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
     let (dims, dtype) = backward.attributes.inputs[0];
-    [Some(grad.tape.empty(&dims, dtype)), None, None]
+    [Some(grad.tape.empty(&dims, dtype)), None, None, None]
 }
 
 /// The derivative of a slice: the gradient among zeros.
 fn spread<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
     let (dims, dtype) = backward.attributes.inputs[0];
-    [Some(grad.tape.empty(&dims, dtype)), None, None]
+    [Some(grad.tape.empty(&dims, dtype)), None, None, None]
 }

@@ -51,6 +51,22 @@ impl<'t> BaseLayer<'t> {
             Base::Dense(_) | Base::EightBit(_) => result,
         }
     }
+
+    /// The layer's output and that of another weight, as LyCORIS' adapters add it (`forward` and
+    /// `_get_delta_activations` in `tuners/loha/layer.py` and `tuners/lokr/layer.py`).
+    pub(super) fn forward_beside(&self, input: &Tensor<'t>, delta_weight: impl FnOnce() -> Tensor<'t>) -> Tensor<'t> {
+        let result = self.forward(input);
+        let activations = {
+            let delta = delta_weight();
+            let cast = input.to(delta.dtype());
+            cast.linear(&delta, None)
+        };
+        let sum = result.add(&activations);
+        drop((activations, result));
+        let output = sum.to(input.dtype());
+        drop(sum);
+        output
+    }
 }
 
 impl<'t> Base<'t> {

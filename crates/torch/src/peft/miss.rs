@@ -60,7 +60,7 @@ impl<'t> Tensor<'t> {
     /// Columns repeated, padded or summed up, until there are `width`. The gradient is a tensor of its own.
     fn to_width(&self, width: u32) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            [Some(grad.sum_to(&backward.attributes.inputs[0].0)), None, None]
+            [Some(grad.sum_to(&backward.attributes.inputs[0].0)), None, None, None]
         }
         let record = self.tape.record(&[self], derivative);
         record.finish(self.with_width(width, self.dtype()))

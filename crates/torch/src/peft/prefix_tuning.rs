@@ -69,5 +69,5 @@ impl<'t> Tensor<'t> {
 /// The derivative of an operation that gives all of its input in parts: their gradients side by side.
 fn joined<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
     let (dims, dtype) = backward.attributes.inputs[0];
-    [Some(grad.tape.empty(&dims, dtype)), None, None]
+    [Some(grad.tape.empty(&dims, dtype)), None, None, None]
 }
