@@ -76,8 +76,9 @@ pub(super) fn for_people(study: &Study, fits: &[CellFit]) -> String {
 /// The cell's id and its values of the axes.
 fn heading(study: &Study, index: usize) -> String {
     let study_cell = &study.cells[index];
-    let axes = study_cell.axes.iter();
-    let values = axes.map(|(axis, value)| format!("{axis} {}", setting(axis, &value.clone().into())));
+    let values = study_cell
+        .heeded_axes()
+        .map(|(axis, value)| format!("{axis} {}", setting(axis, &value.clone().into())));
     let words: Vec<String> = std::iter::once(study_cell.id.clone()).chain(values).collect();
     words.join(" · ") + "\n"
 }

@@ -78,8 +78,8 @@ fn axes(study: &Study) -> IndexMap<&str, IndexSet<String>> {
     let mut axes: IndexMap<&str, IndexSet<String>> =
         study.axes.iter().map(|axis| (axis.as_str(), IndexSet::new())).collect();
     for study_cell in &study.cells {
-        for (values, (axis, value)) in axes.values_mut().zip(&study_cell.axes) {
-            if study_cell.cell.heeds(axis) {
+        for (axis, value) in study_cell.heeded_axes() {
+            if let Some(values) = axes.get_mut(axis.as_str()) {
                 values.insert(to_flow_yaml(value));
             }
         }

@@ -85,7 +85,7 @@ fn with_method(row: &Row) -> Configuration {
         Adapter::Lokr => AdapterMethod::Lokr(Lokr {
             rank_pattern: rank_pattern(),
             decompose_both: option("decompose_both") == Some("True"),
-            decompose_factor: number_of("decompose_factor").map_or(-1, |factor| factor as i64),
+            decompose_factor: number_of("decompose_factor"),
             ..Lokr::default()
         }),
         Adapter::PromptTuning => AdapterMethod::PromptTuning(PromptTuning {
@@ -196,10 +196,10 @@ fn adapters_of_methods_are_counted_as_peft_counts_them() {
         (oft(0, 10, false), 0, some(), 108_864, 436_264),
         (oft(64, 0, true), 0, TargetModules::AllLinear, 42_336, 172_008),
         (loha, 8, TargetModules::AllLinear, 488_448, 1_964_216),
-        (lokr(false, -1), 8, TargetModules::AllLinear, 21_504, 93_552),
-        (lokr(true, -1), 8, TargetModules::AllLinear, 17_472, 79_936),
-        (lokr(false, -1), 64, some(), 5_472, 23_360),
-        (lokr(true, 16), 4, some(), 2_208, 11_728),
+        (lokr(false, None), 8, TargetModules::AllLinear, 21_504, 93_552),
+        (lokr(true, None), 8, TargetModules::AllLinear, 17_472, 79_936),
+        (lokr(false, None), 64, some(), 5_472, 23_360),
+        (lokr(true, Some(16)), 4, some(), 2_208, 11_728),
     ] {
         let adapter = AdapterOptions {
             target_modules: Some(targets),

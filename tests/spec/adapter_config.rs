@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use expctl::arch::ModelConfig;
 use expctl::options::Adapter;
-use expctl::peft::{self, IA3, VERA_SHARED};
+use expctl::peft::{self, HADA, IA3, LOKR_W1, OFT_R, VERA_SHARED};
 use expctl::spec::{self, Overrides, SpecError, Study};
 
 fn fixtures() -> PathBuf {
@@ -71,7 +71,16 @@ fn the_adapters_of_peft_are_those_of_their_files() {
         // The modules are those that PEFT saved tensors of.
         let config = fs::read(fixtures().join(&base).join("config.json")).expect("a configuration");
         let config = ModelConfig::from_json(&config).expect(&base);
-        let parts = ["lora_A.weight", IA3, "miss_block", "vera_lambda_b"];
+        let parts = [
+            "lora_A.weight",
+            IA3,
+            "miss_block",
+            "vera_lambda_b",
+            OFT_R,
+            HADA[0],
+            LOKR_W1[0],
+            LOKR_W1[1],
+        ];
         let module = |name: &str| {
             let part = parts.iter().find_map(|part| name.strip_suffix(part))?;
             part.strip_suffix('.').map(str::to_owned)

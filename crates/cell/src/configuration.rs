@@ -361,11 +361,11 @@ cell_keys! {
                     ..Facts::NONE
                 }),
                 ("use_cayley_neumann", Facts {
-                    acts: &[both(OFT, "false", &[Bytes, Loss], &[Bytes])],
+                    acts: &[both(OFT, "false", &[Loss], &[Bytes])],
                     ..Facts::NONE
                 }),
                 ("num_cayley_neumann_terms", Facts {
-                    acts: &[both(OFT, "3", &[Bytes, Loss], &[Bytes])],
+                    acts: &[both(OFT, "3", &[Loss], &[Bytes])],
                     ..Facts::NONE
                 }),
             ],
@@ -413,6 +413,7 @@ cell_keys! {
                     ..Facts::NONE
                 }),
                 ("decompose_factor", Facts {
+                    example: Some("8"),
                     acts: &[both(LOKR, "4", &[Bytes, File, Loss], &[Bytes, File])],
                     ..Facts::NONE
                 }),

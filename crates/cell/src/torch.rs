@@ -126,7 +126,7 @@ cell_keys! {
         /// Release of PEFT, such as "0.19.1". It makes a difference to its k-bit preparation, and none without `upcast`. Default: today's, which gives the allocator's cache
         /// back at its end, as from 0.20.0.
         peft_version: Option<String> = None => {
-            plain: |release, cell| release.filter(|_| has_peft_release(&cell.deciding())),
+            plain: |release, cell| release.filter(|_| has_peft_release(cell)),
             heeded: has_peft_release,
             example: "''",
             no_technique: "a release",
@@ -134,7 +134,7 @@ cell_keys! {
         }
         /// Release of bitsandbytes, such as "0.41.1". It makes a difference to weights in int4 or int8, and to its optimizers. Default: today's.
         bitsandbytes_version: Option<String> = None => {
-            plain: |release, cell| release.filter(|_| has_bitsandbytes(&cell.deciding())),
+            plain: |release, cell| release.filter(|_| has_bitsandbytes(cell)),
             heeded: has_bitsandbytes,
             example: "''",
             no_technique: "a release",

@@ -159,8 +159,7 @@ fn task(study: &Study, index: usize, attempt: u32) -> Task {
 
 fn label(study: &Study, study_cell: &StudyCell) -> String {
     let axis = |(name, value): (&String, &Value)| format!("{name}={}", setting(name, &value.clone().into()));
-    let heeded = |(name, _): &(&String, &Value)| study_cell.cell.heeds(name);
-    let mut parts: Vec<String> = study_cell.axes.iter().filter(heeded).map(axis).collect();
+    let mut parts: Vec<String> = study_cell.heeded_axes().map(axis).collect();
     if study.shows_seeds() {
         parts.push(format!("seed={}", study_cell.cell.seed));
     }

@@ -10,7 +10,7 @@ use yaml::diagnostic::{Diagnostic, Mistakes};
 use yaml::place::Place;
 use yaml::tree::{Entry, Node};
 
-use super::axis_values::axis_values;
+use super::axis_values::values_of;
 use super::expand::Expansion;
 use super::layers::{Layer, highest};
 use super::selection::{self, Selection};
@@ -77,7 +77,7 @@ impl CellSelector<'_> {
         }
         let names: Vec<String> = paths.iter().map(|path| path.join(".")).collect();
         let cell = cell.filter(|_| sound)?;
-        Some(axis_values(&names, &cell, &cell.to_map()))
+        Some(values_of(&names, &cell.to_map()))
     }
 
     /// The override that sets a key of a selection.

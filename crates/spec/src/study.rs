@@ -141,6 +141,11 @@ pub struct StudyCell {
 }
 
 impl StudyCell {
+    /// The axes that the cell heeds, with its values.
+    pub fn heeded_axes(&self) -> impl Iterator<Item = (&String, &Json)> {
+        self.axes.iter().filter(|(axis, _)| self.cell.heeds(axis))
+    }
+
     /// The cell as the spec has it, with the values that it leaves open.
     pub fn asked(&self) -> &Cell {
         match &self.lineage {

@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::facts::{Facts, Of, SavedTensor};
-use super::field::{fixed, key, start};
+use super::field::{fixed, key, start, word};
 use super::loha::{DROPOUTS, check_four_bits, check_scale};
 use super::method::{Context, Layer, Method, Tensor};
-use crate::invalid::Invalid;
+use crate::invalid::{Invalid, at_least};
 use crate::{AdapterOptions, Patterns, matching};
 
 /// The first matrix, `[l, m]`, or its factors.
@@ -32,7 +32,10 @@ pub(super) const FACTS: Facts = Facts {
         DROPOUTS[1],
         fixed("use_effective_conv2d", "false"),
         key("decompose_both", "lokr.decompose_both").decides().field(),
-        key("decompose_factor", "lokr.decompose_factor").decides().field(),
+        key("decompose_factor", "lokr.decompose_factor")
+            .words(&[word("-1", "null")])
+            .decides()
+            .field(),
         fixed("rank_dropout_scale", "false"),
         start("init_weights", "true"),
         key("rank_pattern", "lokr.rank_pattern").decides().field(),
@@ -56,8 +59,9 @@ pub struct Lokr {
     pub alpha: f64,
     /// The first matrix is a product of two factors, too, where its larger side is more than twice the rank.
     pub decompose_both: bool,
-    /// The first factor of the sides: -1 makes both factors of a side as equal as can be.
-    pub decompose_factor: i64,
+    /// The first factor of the sides. Default: both factors of a side are as equal as can be, PEFT's -1.
+    #[schemars(range(min = 1))]
+    pub decompose_factor: Option<usize>,
     /// Other ranks of some modules, by a regular expression for the end of their names.
     #[schemars(with = "BTreeMap<String, usize>")]
     pub rank_pattern: Patterns<usize>,
@@ -71,7 +75,7 @@ impl Default for Lokr {
         Self {
             alpha: 8.0,
             decompose_both: false,
-            decompose_factor: -1,
+            decompose_factor: None,
             rank_pattern: Patterns::new(),
             alpha_pattern: Patterns::new(),
         }
@@ -114,8 +118,8 @@ impl Lokr {
 
     /// Two factors of a side (`factorization`).
     fn factors(&self, side: usize) -> [usize; 2] {
-        let most = usize::try_from(self.decompose_factor).unwrap_or(side);
-        if self.decompose_factor > 0 && side.is_multiple_of(most) {
+        let most = self.decompose_factor.unwrap_or(side);
+        if self.decompose_factor.is_some() && side.is_multiple_of(most) {
             return [most, side / most];
         }
         let (mut first, mut second) = (1, side);
@@ -161,9 +165,8 @@ impl Method for Lokr {
 
     fn check_values(&self, found: &mut Vec<Invalid>) {
         check_scale("lokr", self.alpha, &self.rank_pattern, &self.alpha_pattern, found);
-        if self.decompose_factor != -1 && self.decompose_factor < 1 {
-            let message = format!("must be -1, or at least 1, got {}", self.decompose_factor);
-            found.push(Invalid::new("lokr.decompose_factor", message));
+        if let Some(factor) = self.decompose_factor {
+            found.extend(at_least("lokr.decompose_factor", factor, 1).err());
         }
     }
 
@@ -194,8 +197,8 @@ mod tests {
             (127, [1, 127]),
             (40, [5, 8]),
         ] {
-            assert_eq!(factors(-1, side), expected, "{side}");
+            assert_eq!(factors(None, side), expected, "{side}");
         }
-        assert_eq!((factors(8, 24), factors(16, 24)), ([8, 3], [4, 6]));
+        assert_eq!((factors(Some(8), 24), factors(Some(16), 24)), ([8, 3], [4, 6]));
     }
 }
