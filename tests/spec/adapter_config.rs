@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use expctl::arch::ModelConfig;
 use expctl::options::Adapter;
-use expctl::peft::{self, HADA, IA3, LOKR_W1, OFT_R, VERA_SHARED};
+use expctl::options::methods::{HADA, IA3, LOKR_W1, OFT_R, VERA_SHARED};
+use expctl::peft;
 use expctl::spec::{self, Overrides, SpecError, Study};
 
 fn fixtures() -> PathBuf {

@@ -133,7 +133,6 @@ fn torch() {
         "torch: { bitsandbytes_version: '0.41.1rc1' }",
         "torch: { bitsandbytes_version: '0.39.0' }",
         "dtype: int8; torch: { bitsandbytes_version: '0.43.1' }",
-        "dtype: bfloat16; torch: { bitsandbytes_version: '0.41.1' }",
         "bitsandbytes: '0.41.1'",
         "dtype: bfloat16; bnb_4bit_compute_dtype: float32",
     ]
@@ -173,6 +172,7 @@ fn releases_that_are_planned() {
         "torch: { transformers_version: 4.40 }",
         "torch: { transformers_version: '99.0' }",
         "torch: { bitsandbytes_version: 0.41.2.post2 }",
+        "dtype: bfloat16; torch: { bitsandbytes_version: '0.41.1', peft_version: '0.19.1' }",
         "dtype: float32; optim: adamw_8bit; torch: { bitsandbytes_version: 0.43.3 }",
         "dtype: float32; rank: 0; optim: lion_8bit; torch: { embedding_states_32bit: false }",
         "optim: adamw_8bit; modules_to_save: [embed_tokens]; torch: { embedding_states_32bit: false }",

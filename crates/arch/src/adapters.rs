@@ -1,6 +1,6 @@
 //! The linear layers of a model that get an adapter.
 
-use options::methods::{Layer, Tensor};
+use options::methods::interface::{Layer, Tensor};
 use options::{AdapterMethod, AdapterOptions, is_in};
 
 use super::config::ModelConfig;

@@ -14,10 +14,11 @@ use super::plain::{plain_blocks, plain_data, plain_offload, plain_targets, sorte
 use super::torch::Torch;
 use arch::{Family, Preset, check, target_modules};
 use options::{
-    Adapter, Attention, AutoBatchSize, Autocast, BLOCK_SIZES, ByteSize, Checkpointing, DEFAULT_BLOCK_SIZE,
-    DEFAULT_LABELS, Data, Dtype, Engine, FloatDtype, Ia3, InstructionSetChoice, Loha, Lokr, Lora, LoraATraining, Loss,
-    LossScaling, LrScheduler, Measure, Miss, NamePattern, Offload, Oft, Optimizer, PackingAttention, PackingSeparator,
-    Padding, PrefixTuning, PromptTuning, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Vera, Weights,
+    Adapter, AdapterMethod, Attention, AutoBatchSize, Autocast, BLOCK_SIZES, ByteSize, Checkpointing,
+    DEFAULT_BLOCK_SIZE, DEFAULT_LABELS, Data, Dtype, Engine, FloatDtype, Ia3, InstructionSetChoice, LnTuning, Loha,
+    Lokr, Lora, LoraATraining, Loss, LossScaling, LrScheduler, Measure, Miss, NamePattern, Offload, Oft, Optimizer,
+    PackingAttention, PackingSeparator, Padding, PrefixTuning, PromptTuning, QuantType, Stack, Synthetic,
+    TargetModules, Task, Upcast, Vera, Weights,
 };
 
 /// Optimizer steps if neither `max_steps` nor `num_train_epochs` is given.
@@ -907,6 +908,16 @@ cell_keys! {
             of_training: true,
             acts: [candle(LORA, "0.5", &[Loss])],
         }
+        /// The number of those steps in place of their share. Default: as warmup_ratio says.
+        #[schemars(range(min = 1))]
+        warmup_steps: Option<usize> = None => {
+            heeded: |cell| cell.measure == Measure::Epoch,
+            aliases: ["num_warmup_steps"],
+            example: "1",
+            no_technique: "a number of training",
+            of_training: true,
+            acts: [candle(LORA, "1", &[Loss])],
+        }
         /// Decoupled weight decay.
         #[schemars(range(min = 0.0))]
         weight_decay: f64 = 0.0 => {
@@ -1205,6 +1216,23 @@ impl Cell {
     /// The method of the adapters; `None` if the model's own weights are trained.
     pub fn method(&self) -> Option<Adapter> {
         (self.rank > 0).then_some(self.adapter)
+    }
+
+    /// The options of its adapter's method, whether or not it has adapters.
+    pub(super) fn method_options(&self) -> AdapterMethod {
+        match self.adapter {
+            Adapter::Lora => AdapterMethod::Lora(self.lora.clone()),
+            Adapter::Dora => AdapterMethod::Dora(self.lora.clone()),
+            Adapter::Ia3 => AdapterMethod::Ia3(self.ia3.clone()),
+            Adapter::Miss => AdapterMethod::Miss(self.miss.clone()),
+            Adapter::Vera => AdapterMethod::Vera(self.vera.clone()),
+            Adapter::Oft => AdapterMethod::Oft(self.oft.clone()),
+            Adapter::Loha => AdapterMethod::Loha(self.loha.clone()),
+            Adapter::Lokr => AdapterMethod::Lokr(self.lokr.clone()),
+            Adapter::PromptTuning => AdapterMethod::PromptTuning(self.prompt_tuning.clone()),
+            Adapter::PrefixTuning => AdapterMethod::PrefixTuning(self.prefix_tuning.clone()),
+            Adapter::LnTuning => AdapterMethod::LnTuning(LnTuning {}),
+        }
     }
 
     /// True if every weight is trained.

@@ -17,12 +17,12 @@ mod stacks;
 mod table;
 mod torch;
 
+pub use ::options::methods::*;
 pub use ::options::{
-    Adapter, AllocatorBackend, Attention, Autocast, Checkpointing, Data, DataFile, DataFormat, Device, Dtype,
-    FloatDtype, Generation, Ia3, InstructionSet, InstructionSetChoice, Invalid, Lengths, Loha, Lokr, Lora,
-    LoraATraining, Loss, LossScaling, LrScheduler, Measure, Miss, Offload, OffloadedBlocks, Oft, Optimizer,
-    OutputLifetime, PackingAttention, PackingSeparator, PackingStrategy, Padding, PrefixTuning, PromptTuning,
-    QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Vera, Weights, ZeroGrad,
+    AllocatorBackend, Attention, Autocast, Checkpointing, Data, DataFile, DataFormat, Device, Dtype, FloatDtype,
+    Generation, InstructionSet, InstructionSetChoice, Invalid, Lengths, Loss, LossScaling, LrScheduler, Measure,
+    Offload, OffloadedBlocks, Optimizer, OutputLifetime, PackingAttention, PackingSeparator, PackingStrategy, Padding,
+    QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
 };
 pub use allocator::Allocator;
 pub use check::InvalidCell;

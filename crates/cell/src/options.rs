@@ -1,9 +1,8 @@
 //! The door between a spec and what it configures: turns a cell into the options of each crate.
 
 use options::{
-    AdamwOptions, Adapter, AdapterMethod, AdapterOptions, Attention, DataOptions, LengthGroups, LnTuning,
-    LoraATraining, LowRankOptions, ModelOptions, OptimizerOptions, Packing, ScheduleOptions, TrainOptions,
-    TrainingLength,
+    AdamwOptions, AdapterOptions, Attention, DataOptions, LengthGroups, LoraATraining, LowRankOptions, ModelOptions,
+    OptimizerOptions, Packing, ScheduleOptions, TrainOptions, TrainingLength,
 };
 
 use super::Cell;
@@ -40,19 +39,7 @@ impl Cell {
         let adapter = self.method()?;
         let is_lora = adapter.heeds("lora");
         Some(AdapterOptions {
-            method: match adapter {
-                Adapter::Lora => AdapterMethod::Lora(self.lora.clone()),
-                Adapter::Dora => AdapterMethod::Dora(self.lora.clone()),
-                Adapter::Ia3 => AdapterMethod::Ia3(self.ia3.clone()),
-                Adapter::Miss => AdapterMethod::Miss(self.miss.clone()),
-                Adapter::Vera => AdapterMethod::Vera(self.vera.clone()),
-                Adapter::Oft => AdapterMethod::Oft(self.oft.clone()),
-                Adapter::Loha => AdapterMethod::Loha(self.loha.clone()),
-                Adapter::Lokr => AdapterMethod::Lokr(self.lokr.clone()),
-                Adapter::PromptTuning => AdapterMethod::PromptTuning(self.prompt_tuning.clone()),
-                Adapter::PrefixTuning => AdapterMethod::PrefixTuning(self.prefix_tuning.clone()),
-                Adapter::LnTuning => AdapterMethod::LnTuning(LnTuning {}),
-            },
+            method: self.method_options(),
             rank: if adapter.has_rank() { self.rank } else { 0 },
             lora_alpha: if is_lora { self.lora_alpha() } else { 0.0 },
             lora_dropout: if is_lora { self.lora_dropout } else { 0.0 },
@@ -119,6 +106,7 @@ impl Cell {
             learning_rate: self.learning_rate,
             scheduler: self.lr_scheduler_type,
             warmup_ratio: self.warmup_ratio,
+            warmup_steps: self.warmup_steps,
         }
     }
 

@@ -79,7 +79,7 @@ impl Model {
     pub fn shared_factors(&self) -> Vec<(&'static str, &Tensor)> {
         let shared = with_chain!(self, chain => chain.shared());
         let factors = shared.into_iter().flat_map(|shared| [&shared.a, &shared.b]);
-        peft::VERA_SHARED.into_iter().zip(factors).collect()
+        options::methods::VERA_SHARED.into_iter().zip(factors).collect()
     }
 
     /// Those of them that `options` save.

@@ -123,7 +123,7 @@ impl<'a> Loader<'a> {
         let is_tuned = self.adapter().is_some_and(is_tuned);
         let mut param = self.param(weight, self.shape(module), is_tuned || self.trains(weight))?;
         if is_tuned {
-            param.name = name.part(peft::tuned(part));
+            param.name = name.part(options::methods::tuned(part));
         }
         param.is_embedding = module.kind.is_embedding();
         Ok(param)

@@ -51,7 +51,7 @@ impl Prompt {
 
 /// Normal embeddings of virtual tokens, drawn from the seed.
 pub(super) fn normal_embeddings(shape: (usize, usize), dtype: Dtype, seed: u64, device: &Device) -> Result<Param> {
-    let name = ModuleName::new(peft::PROMPT_ENCODER).part(peft::PROMPT_EMBEDDING);
+    let name = ModuleName::new(options::methods::PROMPT_ENCODER).part(options::methods::PROMPT_EMBEDDING);
     let mut stream = random::stream(seed, &name.to_string());
     let _scope = memory::scope(Category::Adapter);
     let normal = for_format!(floating(dtype), E => {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::methods::Method;
+use super::methods::interface::Method;
 use super::{Adapter, AdapterMethod, Bias, Dtype, Lora, LoraATraining, TargetModules, ends_in, matching};
 
 /// Adapters: of linear layers, virtual tokens, or trained norms.

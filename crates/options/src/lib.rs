@@ -42,10 +42,7 @@ pub use engine::Engine;
 pub use generation::Generation;
 pub use instruction_set::{InstructionSet, InstructionSetChoice};
 pub use invalid::Invalid;
-pub use methods::{
-    Adapter, AdapterMethod, Ia3, InitLoraWeights, LnTuning, Loha, Lokr, Lora, LoraATraining, Miss, MissInit, Oft,
-    PrefixTuning, PromptInit, PromptTuning, Vera,
-};
+pub use methods::*;
 pub use model::{DEFAULT_LABELS, ModelOptions, is_trainable};
 pub use offload::{Offload, OffloadedBlocks};
 pub use optimizer::{AdamwOptions, LowRankOptions, OptimizerOptions, ScheduleOptions};

@@ -50,4 +50,6 @@ pub struct ScheduleOptions {
     pub scheduler: LrScheduler,
     /// Part of the steps over which the rate rises linearly from 0.
     pub warmup_ratio: f64,
+    /// The number of those steps in its place.
+    pub warmup_steps: Option<usize>,
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use options::methods::Field;
+use options::methods::interface::Field;
 use options::{Adapter, AdapterOptions};
 use serde_json::Value;
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use options::methods::{Field, Of, SavedTensor};
+use options::methods::interface::{Field, Of, SavedTensor};
+use options::methods::{PROMPT_EMBEDDINGS, VERA_SHARED};
 use options::{Adapter, AdapterMethod, AdapterOptions, Bias, LoraATraining, NamePattern, TargetModules, Task};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::field_error::FieldError;
 use super::targets::{Layers, Targets};
-use super::{PROMPT_EMBEDDINGS, VERA_SHARED};
 
 /// A field of `adapter_config.json`, the key of a cell that it stands for, and the key's value.
 pub type FieldKey = (&'static str, &'static str, Value);

@@ -1,7 +1,7 @@
 //! The fields of `adapter_config.json`, each read by itself, so that a mistake is one of a field.
 
 use base::text::{either, suggestion};
-use options::methods::Field;
+use options::methods::interface::Field;
 use options::{Adapter, AdapterOptions, Invalid};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorView, View};
 
-use super::{PROMPT_EMBEDDINGS, VERA_SHARED, config::Config};
+use options::methods::{PROMPT_EMBEDDINGS, VERA_SHARED};
+
+use super::config::Config;
 
 /// The bias of a layer that has an adapter.
 pub const BASE_BIAS: &str = "base_layer.bias";

@@ -33,6 +33,7 @@ const KEYS: [(Cause, &[&str]); 3] = [
             "num_train_epochs",
             "lr_scheduler_type",
             "warmup_ratio",
+            "warmup_steps",
             "eval_fraction",
             "empty_cache_steps",
         ],

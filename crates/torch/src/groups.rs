@@ -29,7 +29,7 @@ impl<'t> Groups<'t> {
         let group = match part {
             _ if !self.is_split => 0,
             "bias" => 2,
-            peft::LORA_B => 1,
+            options::methods::LORA_B => 1,
             _ if parameter.dims().len() == 1 => 1,
             _ => 0,
         };

@@ -41,7 +41,7 @@ pub(super) fn saved_names(params: &[&mut Param]) -> Vec<String> {
     let of_adapters = params.iter().filter(|param| param.is_adapter());
     let adapted: HashSet<ModuleName> = of_adapters.map(|param| param.name.module).collect();
     let name = |name: WeightName| match name.part {
-        peft::PROMPT_EMBEDDING => peft::PROMPT_EMBEDDINGS.into(),
+        options::methods::PROMPT_EMBEDDING => options::methods::PROMPT_EMBEDDINGS.into(),
         "bias" if adapted.contains(&name.module) => format!("{}.{}", name.module, peft::BASE_BIAS),
         _ => name.to_string(),
     };

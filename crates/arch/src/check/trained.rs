@@ -1,9 +1,10 @@
 //! Checks of the keys that say which layers have which adapter, and which weights are trained.
 
 use base::text::suggestion;
-use options::methods::Method;
+use options::methods::interface::Method;
 use options::{
-    Adapter, AdapterMethod, AdapterOptions, Bias, ModelOptions, NamePattern, Patterns, Stack, TargetModules, ends_in,
+    Adapter, AdapterMethod, AdapterOptions, Bias, ModelOptions, NamePattern, OffloadedBlocks, Patterns, Stack,
+    TargetModules, ends_in,
 };
 
 use crate::config::ModelConfig;
@@ -45,17 +46,22 @@ pub fn check(config: &ModelConfig, options: &ModelOptions, stack: Stack) -> Resu
     check_bias(config, adapter.bias(), &adapted)
 }
 
-/// Checks that each block whose weights leave the device has one that is not trained.
+/// Checks that weights leave the device: some of each block that is named, or of any of a share.
 fn check_leaving(config: &ModelConfig, options: &ModelOptions) -> Result<(), ArchError> {
     let Some(offloaded) = &options.offloaded_blocks else {
         return Ok(());
     };
     let blocks = config.num_hidden_layers;
-    let mut leaving = (0..blocks).filter(|block| offloaded.contains(*block, blocks));
-    match leaving.find(|block| !has_frozen_weight(config, options, *block)) {
-        Some(block) => Err(ArchError::TrainedBlock(block)),
-        None => Ok(()),
-    }
+    let leaving = (0..blocks).filter(|block| offloaded.contains(*block, blocks));
+    let trained = |block: &usize| !has_frozen_weight(config, options, *block);
+    let idle = match offloaded {
+        OffloadedBlocks::Blocks(_) => leaving.clone().find(trained),
+        OffloadedBlocks::Ratio(_) => leaving
+            .clone()
+            .next()
+            .filter(|_| leaving.clone().all(|block| trained(&block))),
+    };
+    idle.map_or(Ok(()), |block| Err(ArchError::TrainedBlock(block)))
 }
 
 /// True if a weight or a bias of a block stays as it is.

@@ -4,7 +4,7 @@ use arch::check;
 use base::text::did_you_mean;
 use base::text::{either, nearest, quoted};
 use options::invalid::{Invalid, at_most, number, probability};
-use options::methods::Context;
+use options::methods::interface::Context;
 use options::{AdapterOptions, NamePattern};
 
 use super::super::heeds::of_adapters;

@@ -5,7 +5,7 @@ use base::text::{Mistake, either};
 use options::{AutoBatchSize, BatchSearch, ByteSize, Stack};
 use serde_json::{Map, Value};
 
-use super::super::{Cell, Checkpointing, Device, Measure, Optimizer};
+use super::super::{Cell, Checkpointing, Deciding, Device, Facts, Measure, Optimizer};
 use super::found::Found;
 use options::invalid::{Invalid, at_least, at_most, number};
 
@@ -176,6 +176,13 @@ impl Cell {
             (0.0..=1.0).contains(&warmup),
             "from 0 to 1",
         ));
+        if let Some(steps) = self.warmup_steps {
+            found.check(at_least("warmup_steps", steps, 1));
+            if warmup > 0.0 {
+                let invalid = Invalid::new("warmup_steps", "the share of the steps is given, too").with("warmup_ratio");
+                found.add(invalid.help("keep one of them"));
+            }
+        }
     }
 
     pub(super) fn check_optimizer(&self, keys: &Map<String, Value>, found: &mut Found) {
@@ -264,25 +271,18 @@ impl Cell {
         if self.measure == Measure::Epoch {
             return;
         }
-        let defaults = Cell::default();
-        let given = [
-            ("max_steps", self.max_steps.is_some()),
-            ("num_train_epochs", self.num_train_epochs.is_some()),
-            (
-                "lr_scheduler_type",
-                self.lr_scheduler_type != defaults.lr_scheduler_type,
-            ),
-            ("warmup_ratio", self.warmup_ratio != defaults.warmup_ratio),
-            ("eval_fraction", self.eval_fraction != defaults.eval_fraction),
-            (
-                "empty_cache_steps",
-                self.empty_cache_steps != defaults.empty_cache_steps,
-            ),
-        ];
-        for (key, _) in given.into_iter().filter(|(_, given)| *given) {
+        let profile = self.deciding();
+        let epoch = Deciding {
+            measure: Measure::Epoch,
+            ..profile
+        };
+        let is_of_epochs = |facts: &Facts| (facts.heeded)(&epoch) && !(facts.heeded)(&profile);
+        let of_epochs = Self::FACTS.iter().filter(|(_, facts)| is_of_epochs(facts));
+        let (keys, defaults) = (self.to_map(), Self::default_map());
+        for (key, _) in of_epochs.filter(|(key, _)| keys.get(*key) != defaults.get(*key)) {
             found.add(
                 Invalid::idle(
-                    key,
+                    *key,
                     "a profile is one optimizer step and the passes of one more, and this key would do nothing",
                 )
                 .with("measure")

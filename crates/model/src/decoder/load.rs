@@ -126,7 +126,7 @@ impl Loader<'_> {
             return Ok(None);
         };
         let (dtype, seed, device) = (adapter.dtype, self.seed(), self.device());
-        let _module = memory::module(peft::PROMPT_ENCODER);
+        let _module = memory::module(options::methods::PROMPT_ENCODER);
         Ok(match &adapter.method {
             AdapterMethod::PromptTuning(options) => {
                 let shape = (options.num_virtual_tokens, config.hidden_size);

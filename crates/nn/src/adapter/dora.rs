@@ -44,7 +44,7 @@ impl<'a> Directions<'a> {
     pub(super) fn of(lora: &Lora, saved: &Saved<'a>) -> Self {
         Self {
             product: Product::of(lora, saved),
-            magnitudes: saved.values(peft::MAGNITUDE),
+            magnitudes: saved.values(options::methods::MAGNITUDE),
         }
     }
 }
@@ -109,7 +109,7 @@ impl Dora {
             let _scope = memory::scope(Category::Adapter);
             convert::into_narrow(magnitude, low_rank.up.param().value.dtype())?
         };
-        let mut magnitude = Param::adapter(module.part(peft::MAGNITUDE), magnitude);
+        let mut magnitude = Param::adapter(module.part(options::methods::MAGNITUDE), magnitude);
         magnitude.lr_ratio = low_rank.up.param().lr_ratio;
         Ok(Self {
             low_rank,

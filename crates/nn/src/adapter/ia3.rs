@@ -46,7 +46,7 @@ impl Ia3 {
             Tensor::on_device(ones, shape, device)
         })?;
         Ok(Self {
-            factors: Param::adapter(module.part(peft::IA3), ones),
+            factors: Param::adapter(module.part(options::methods::IA3), ones),
             is_feedforward,
         })
     }
@@ -78,8 +78,8 @@ pub(super) enum Factors<'a> {
 
 impl<'a> Factors<'a> {
     pub(super) fn of(saved: &Saved<'a>) -> Self {
-        let factors = saved.values(peft::IA3);
-        match saved.shape(peft::IA3) {
+        let factors = saved.values(options::methods::IA3);
+        match saved.shape(options::methods::IA3) {
             [_, 1] => Self::Outputs(factors),
             _ => Self::Inputs(factors),
         }

@@ -9,8 +9,8 @@ use candle_core::{Device, Result, Tensor as Candle};
 use kernels::Element;
 use kernels::hadamard::{Factors, ROWS, scratch_len};
 use memory::Buffer;
+use options::methods::HADA;
 use options::{AdapterOptions, Loha as Options};
-use peft::HADA;
 use rand_chacha::rand_core::RngCore;
 use trace::Category;
 

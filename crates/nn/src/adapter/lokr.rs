@@ -7,9 +7,9 @@ use arch::ModuleName;
 use candle_core::{Device, Result, Tensor as Candle};
 use kernels::kronecker::Matrices;
 use memory::Buffer;
-use options::methods::Layer;
+use options::methods::interface::Layer;
+use options::methods::{LOKR_W1, LOKR_W2};
 use options::{AdapterOptions, Lokr as Options};
-use peft::{LOKR_W1, LOKR_W2};
 
 use super::{
     change::{Change, Saved},

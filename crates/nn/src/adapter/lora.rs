@@ -8,8 +8,8 @@ use arch::ModuleName;
 use candle_core::{Device, Result};
 use kernels::Element;
 use memory::Buffer;
+use options::methods::{LORA_A, LORA_B};
 use options::{AdapterOptions, InitLoraWeights, Lora, LoraATraining};
-use peft::{LORA_A, LORA_B};
 use trace::Category;
 
 use super::{

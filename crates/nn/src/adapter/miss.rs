@@ -32,8 +32,8 @@ pub(super) struct Shards<'a> {
 impl<'a> Shards<'a> {
     pub(super) fn of(saved: &Saved<'a>) -> Self {
         Self {
-            block: saved.values(peft::MISS),
-            width: saved.shape(peft::MISS).get(1).copied().unwrap_or(1),
+            block: saved.values(options::methods::MISS),
+            width: saved.shape(options::methods::MISS).get(1).copied().unwrap_or(1),
         }
     }
 }
@@ -70,7 +70,7 @@ impl LowRank {
         Ok(Self {
             down: Down::Shards(options.rank),
             up: Up::Block {
-                block: Param::adapter(module.part(peft::MISS), zeros),
+                block: Param::adapter(module.part(options::methods::MISS), zeros),
                 outputs,
             },
             scale: 1.0,

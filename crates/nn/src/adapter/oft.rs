@@ -49,7 +49,7 @@ impl Oft {
             Tensor::on_device(zeros, shape, device)
         })?;
         Ok(Self {
-            triangles: Param::adapter(module.part(peft::OFT_R), zeros),
+            triangles: Param::adapter(module.part(options::methods::OFT_R), zeros),
             size,
             terms: oft.terms(),
         })
@@ -105,7 +105,7 @@ pub(super) struct Rotated {
 impl Rotated {
     pub(super) fn of(oft: &Options, saved: &Saved<'_>) -> Self {
         let size = oft.block_size(saved.columns);
-        let triangles = saved.values(peft::OFT_R);
+        let triangles = saved.values(options::methods::OFT_R);
         let blocks = triangles.len() / cayley::triangle(size).max(1);
         let mut rotations = vec![0f32; blocks * size * size];
         cayley::rotations(triangles, size, oft.terms(), &mut rotations);

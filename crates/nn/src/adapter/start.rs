@@ -3,7 +3,7 @@
 //! model.
 
 use base::random::{self, normal, unit};
-use peft::LORA_A;
+use options::methods::LORA_A;
 use rand_chacha::rand_core::RngCore;
 
 /// The two factors of one module's adapter, row-major.

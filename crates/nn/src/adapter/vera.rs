@@ -35,12 +35,12 @@ pub(super) struct Scaled<'a> {
 impl<'a> Scaled<'a> {
     pub(super) fn of(saved: &Saved<'a>) -> Option<Self> {
         let [a, b] = saved.shared?;
-        let rows = a.values.chunks(a.shape[1]).zip(saved.values(peft::VERA_D));
+        let rows = a.values.chunks(a.shape[1]).zip(saved.values(options::methods::VERA_D));
         let scaled = rows.flat_map(|(row, factor)| row[..saved.columns].iter().map(move |value| factor * value));
         Some(Self {
             a: scaled.collect(),
             b: &b.values,
-            of_rows: saved.values(peft::VERA_B),
+            of_rows: saved.values(options::methods::VERA_B),
         })
     }
 }
@@ -79,8 +79,11 @@ impl LowRank {
                 Tensor::on_device(values, len, device)
             })
         };
-        let of_rows = Param::adapter(module.part(peft::VERA_B), vector(outputs, 0.0)?);
-        let of_columns = Param::adapter(module.part(peft::VERA_D), vector(options.rank, vera.d_initial)?);
+        let of_rows = Param::adapter(module.part(options::methods::VERA_B), vector(outputs, 0.0)?);
+        let of_columns = Param::adapter(
+            module.part(options::methods::VERA_D),
+            vector(options.rank, vera.d_initial)?,
+        );
         Ok(Self {
             down: Down::Shared(Arc::clone(&shared)),
             up: Up::Scaled {

@@ -1,6 +1,6 @@
 //! DoRA (Liu et al. 2024, arXiv:2402.09353), which has LoRA's options.
 
-use super::facts::{Facts, SavedTensor};
+use super::interface::{Facts, SavedTensor};
 use super::lora;
 
 pub(super) const FACTS: Facts = Facts {

@@ -3,9 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::facts::{Facts, Of, SavedTensor};
-use super::field::{fixed, key, start};
-use super::method::{Context, Layer, Method, Tensor};
+use super::interface::{Context, Facts, Layer, Method, Of, SavedTensor, Tensor, fixed, key, start};
 use crate::{Autocast, Invalid, Stack, Upcast};
 
 /// The factors of outputs, `[output features, 1]`, or of inputs, `[1, input features]`.

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::facts::{Facts, Of, SavedTensor};
-use super::method::Method;
+use super::interface::{Facts, Method, Of, SavedTensor};
 
 /// A norm's weight, `[features]`.
 const WEIGHT: &str = "ln_tuning_layers.weight";

@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::facts::{Facts, Of, SavedTensor};
-use super::field::{Field, fixed, key, start};
-use super::method::{Context, Layer, Method, Tensor};
+use super::interface::{Context, Facts, Field, Layer, Method, Of, SavedTensor, Tensor, fixed, key, start};
 use crate::invalid::{Invalid, at_least, at_most, number};
 use crate::{AdapterOptions, Dtype, Patterns, Stack, matching};
 

@@ -6,10 +6,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::facts::{Facts, Of, SavedTensor};
-use super::field::{fixed, key, start, word};
+use super::interface::{Context, Facts, Layer, Method, Of, SavedTensor, Tensor, fixed, key, start, word};
 use super::loha::{DROPOUTS, check_four_bits, check_scale};
-use super::method::{Context, Layer, Method, Tensor};
 use crate::invalid::{Invalid, at_least};
 use crate::{AdapterOptions, Patterns, matching};
 

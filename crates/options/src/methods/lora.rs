@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::facts::{Facts, Of, SavedTensor};
-use super::field::{Field, fixed, key, other_start, word};
-use super::method::{Context, Layer, Method, Tensor};
+use super::interface::{Context, Facts, Field, Layer, Method, Of, SavedTensor, Tensor, fixed, key, other_start, word};
 use crate::invalid::{Invalid, at_least, at_most, number};
 use crate::{Adapter, AdapterOptions, Bias, Dtype, Patterns, Stack, Task, matching};
 

@@ -3,9 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::facts::{Facts, Of, SavedTensor};
-use super::field::{fixed, key, other_start, word};
-use super::method::{Layer, Method, Tensor};
+use super::interface::{Facts, Layer, Method, Of, SavedTensor, Tensor, fixed, key, other_start, word};
 use crate::invalid::{Invalid, at_least, probability};
 
 /// MiSS's block, `[rank, output features]`, or fewer columns.

@@ -2,28 +2,24 @@
 //! trainer's options and the content of PEFT's `adapter_config.json`; its facts are beside it.
 
 mod dora;
-mod facts;
-mod field;
 mod ia3;
+pub mod interface;
 mod ln_tuning;
 mod loha;
 mod lokr;
 mod lora;
-mod method;
 mod miss;
 mod oft;
 mod prefix_tuning;
 mod prompt_tuning;
 mod vera;
 
-pub use facts::{Facts, Of, SavedTensor};
-pub use field::{Field, KeyField};
 pub use ia3::{IA3, Ia3};
+use interface::{Facts, Method, OF_LAYERS, Of};
 pub use ln_tuning::{LnTuning, tuned};
 pub use loha::{HADA, Loha};
 pub use lokr::{LOKR_W1, LOKR_W2, Lokr, LokrShape};
 pub use lora::{InitLoraWeights, LORA_A, LORA_B, Lora, LoraATraining, MAGNITUDE};
-pub use method::{Context, Layer, Method, Tensor};
 pub use miss::{MISS, Miss, MissInit};
 pub use oft::{OFT_R, Oft};
 pub use prefix_tuning::PrefixTuning;
@@ -152,7 +148,7 @@ impl Adapter {
     /// The keys of a cell that only some methods have.
     pub fn own_keys() -> impl Iterator<Item = &'static str> {
         let keys = Self::ALL.into_iter().flat_map(|adapter| adapter.facts().keys);
-        let mut own: Vec<&str> = facts::OF_LAYERS.iter().chain(keys).copied().collect();
+        let mut own: Vec<&str> = OF_LAYERS.iter().chain(keys).copied().collect();
         own.sort_unstable();
         own.dedup();
         own.into_iter()
@@ -160,13 +156,13 @@ impl Adapter {
 
     /// True if only some methods have the key `key` at the top of a cell.
     pub fn is_own_key(key: &str) -> bool {
-        facts::OF_LAYERS.contains(&key) || Self::ALL.iter().any(|adapter| adapter.facts().keys.contains(&key))
+        OF_LAYERS.contains(&key) || Self::ALL.iter().any(|adapter| adapter.facts().keys.contains(&key))
     }
 
     /// True unless `key` is one of those that only others have.
     pub fn heeds(self, key: &str) -> bool {
         let key = key.split('.').next().unwrap_or(key);
-        if facts::OF_LAYERS.contains(&key) {
+        if OF_LAYERS.contains(&key) {
             return self.is_of_layers();
         }
         self.facts().keys.contains(&key) || !Self::is_own_key(key)
@@ -175,6 +171,7 @@ impl Adapter {
 
 #[cfg(test)]
 mod tests {
+    use super::interface::Field;
     use super::*;
 
     #[test]

@@ -4,10 +4,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::facts::{Facts, Of, SavedTensor};
-use super::field::{fixed, key, remark, start};
 use super::ia3::check_int8_inputs;
-use super::method::{Context, Layer, Method, Tensor};
+use super::interface::{Context, Facts, Layer, Method, Of, SavedTensor, Tensor, fixed, key, remark, start};
 use crate::invalid::{Invalid, at_least, at_most};
 
 /// The upper triangles of the blocks, `[blocks, size · (size - 1) / 2]`.

@@ -3,9 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::facts::{Facts, Of};
-use super::field::{fixed, remark, start};
-use super::method::{Context, Method};
+use super::interface::{Context, Facts, Method, Of, fixed, remark, start};
 use super::prompt_tuning::{OF_MODEL, ONE_STACK, check_sequences, check_tokens, virtual_tokens};
 use crate::{Invalid, Stack};
 

@@ -3,9 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::facts::{Facts, Of};
-use super::field::{Field, KeyField, key, other_start, remark, word};
-use super::method::{Context, Method};
+use super::interface::{Context, Facts, Field, KeyField, Method, Of, key, other_start, remark, word};
 use crate::invalid::{Invalid, at_least, at_most};
 use crate::{Loss, Stack, Task};
 

@@ -3,9 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::facts::{Facts, Of, SavedTensor};
-use super::field::{fixed, key, start};
-use super::method::{Layer, Method, Tensor};
+use super::interface::{Facts, Layer, Method, Of, SavedTensor, Tensor, fixed, key, start};
 use crate::invalid::{Invalid, number, probability};
 
 /// VeRA's vector of the outputs, `[output features]`.

@@ -23,7 +23,7 @@ impl<'t> Loader<'t, '_> {
         let (model, adapter) = (&self.configuration.model, self.configuration.adapter.as_ref());
         if adapter.is_some_and(|adapter| model.tunes_norm(adapter, &self.name(norm.path, block))) {
             self.is_adapted = true;
-            self.train_copy(&mut norm.weight, norm.path, block, peft::tuned("weight"));
+            self.train_copy(&mut norm.weight, norm.path, block, options::methods::tuned("weight"));
         } else {
             self.save_whole(&mut norm.weight, norm.path, block);
         }
@@ -60,7 +60,7 @@ impl<'t> Loader<'t, '_> {
         let dtype = Dtype::floating(adapter.dtype);
         let normal = self.tape.factor(&[tokens as u32, width as u32], dtype, dtype);
         self.is_adapted = true;
-        let embedding = self.train("", None, peft::PROMPT_EMBEDDINGS, normal);
+        let embedding = self.train("", None, options::methods::PROMPT_EMBEDDINGS, normal);
         Some(match adapter.method {
             AdapterMethod::PromptTuning(_) => VirtualTokens::Prompt(Prompt { embedding }),
             _ => VirtualTokens::Prefix(Prefix {

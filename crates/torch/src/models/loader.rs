@@ -149,7 +149,7 @@ impl<'t, 'c> Loader<'t, 'c> {
     /// Has the optimizer update the tensor, which is `part` of the module.
     pub(super) fn leaf(&mut self, tensor: Tensor<'t>, path: &str, part: &str) -> Tensor<'t> {
         let leaf = self.tape.leaf(tensor);
-        match part == peft::PROMPT_EMBEDDINGS || self.module(path).kind.is_embedding() {
+        match part == options::methods::PROMPT_EMBEDDINGS || self.module(path).kind.is_embedding() {
             true => self.trainable.push_embedding(leaf.clone()),
             false => self.trainable.push(leaf.clone(), part),
         }

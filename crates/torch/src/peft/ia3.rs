@@ -19,7 +19,7 @@ impl<'t> Ia3<'t> {
         let dims = if scales_inputs { [1, columns] } else { [rows, 1] };
         let factors = place.factor(&dims);
         Self {
-            factors: place.train(peft::IA3, factors),
+            factors: place.train(options::methods::IA3, factors),
             scales_inputs,
         }
     }

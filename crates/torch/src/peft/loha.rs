@@ -15,7 +15,7 @@ impl<'t> Loha<'t> {
         let shapes = [left, right, left, right];
         Self(std::array::from_fn(|number| {
             let factor = place.factor(&shapes[number]);
-            place.train(peft::HADA[number], factor)
+            place.train(options::methods::HADA[number], factor)
         }))
     }
 }

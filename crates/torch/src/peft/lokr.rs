@@ -1,6 +1,6 @@
 //! LoKr, as PEFT computes it (`tuners/lokr/layer.py`).
 
-use options::methods::Layer;
+use options::methods::interface::Layer;
 
 use super::base::BaseLayer;
 use super::interface::Adapter;
@@ -30,8 +30,8 @@ impl<'t> Lokr<'t> {
             is_feedforward: false,
         });
         Self {
-            first: Matrix::new(place, peft::LOKR_W1, shape.first, shape.first_rank),
-            second: Matrix::new(place, peft::LOKR_W2, shape.second, shape.second_rank),
+            first: Matrix::new(place, options::methods::LOKR_W1, shape.first, shape.first_rank),
+            second: Matrix::new(place, options::methods::LOKR_W2, shape.second, shape.second_rank),
         }
     }
 

@@ -30,13 +30,13 @@ impl<'t> Lora<'t> {
         own.take_out(place.layer, lora.init_lora_weights, place.tape);
         let a = own.a.clone();
         own.a = match place.options.lora_fa {
-            LoraATraining::Trained => place.register.train(peft::LORA_A, a),
+            LoraATraining::Trained => place.register.train(options::methods::LORA_A, a),
             LoraATraining::Frozen => a,
             LoraATraining::Unstepped => place.register.leave_unstepped(a),
         };
-        own.b = place.register.train(peft::LORA_B, own.b.clone());
-        place.register.save(peft::LORA_A, &own.a);
-        place.register.save(peft::LORA_B, &own.b);
+        own.b = place.register.train(options::methods::LORA_B, own.b.clone());
+        place.register.save(options::methods::LORA_A, &own.a);
+        place.register.save(options::methods::LORA_B, &own.b);
         own
     }
 
@@ -45,7 +45,7 @@ impl<'t> Lora<'t> {
         let own = Self::new(lora, place);
         let magnitude = own.dora_magnitude(place.layer, place.tape);
         Self {
-            magnitude: Some(place.train(peft::MAGNITUDE, magnitude)),
+            magnitude: Some(place.train(options::methods::MAGNITUDE, magnitude)),
             ..own
         }
     }

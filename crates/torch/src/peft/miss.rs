@@ -20,7 +20,7 @@ impl<'t> Miss<'t> {
         let columns = miss.repeated().map_or(rows, |columns| columns as u32);
         let zeros = place.factor(&[place.rank(), columns]);
         Self {
-            block: place.train(peft::MISS, zeros),
+            block: place.train(options::methods::MISS, zeros),
             is_repeated: miss.repeated().is_some(),
             dropout: miss.miss_dropout > 0.0,
         }

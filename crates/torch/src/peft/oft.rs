@@ -31,7 +31,7 @@ impl<'t> Oft<'t> {
         let blocks = if oft.block_share { 1 } else { columns / size };
         let zeros = place.factor(&[blocks, elements]);
         Self {
-            weight: place.train(peft::OFT_R, zeros),
+            weight: place.train(options::methods::OFT_R, zeros),
             indices: place.tape.triangle(elements),
             size,
             is_shared: oft.block_share,

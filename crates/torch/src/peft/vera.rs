@@ -23,8 +23,8 @@ impl<'t> Vera<'t> {
         let [rows, _] = place.dims();
         let [b, d] = [rows, place.rank()].map(|len| place.factor(&[len]));
         Self {
-            b: place.train(peft::VERA_B, b),
-            d: place.train(peft::VERA_D, d),
+            b: place.train(options::methods::VERA_B, b),
+            d: place.train(options::methods::VERA_D, d),
             shared: shared_factors(vera, place),
             dropout: vera.vera_dropout > 0.0,
         }
@@ -49,7 +49,7 @@ fn shared_factors<'t>(vera: &options::Vera, place: &mut Place<'_, 't>) -> [Tenso
     }
     let shared = [[rank, columns], [rows, rank]].map(|dims| place.factor(&dims.map(|dim| dim as u32)));
     if vera.save_projection {
-        for (part, factor) in peft::VERA_SHARED.into_iter().zip(&shared) {
+        for (part, factor) in options::methods::VERA_SHARED.into_iter().zip(&shared) {
             place.register.save_shared(part, factor);
         }
     }

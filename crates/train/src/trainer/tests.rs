@@ -82,6 +82,7 @@ fn options(dtype: Dtype, rank: usize) -> TrainOptions {
             learning_rate: 1e-3,
             scheduler: LrScheduler::Linear,
             warmup_ratio: 0.0,
+            warmup_steps: None,
         },
         max_grad_norm: 1.0,
         loss_scaling: LossScaling::None,

@@ -49,14 +49,14 @@ pub struct KeyField {
 /// A value of PEFT and the key's.
 #[derive(Debug, Clone, Copy)]
 pub struct Word {
-    pub(super) peft: &'static str,
-    pub(super) ours: &'static str,
+    pub(in crate::methods) peft: &'static str,
+    pub(in crate::methods) ours: &'static str,
     /// True if new adapters begin otherwise with it.
-    pub(super) is_other_start: bool,
+    pub(in crate::methods) is_other_start: bool,
 }
 
 /// A value of PEFT that the key calls differently.
-pub(super) const fn word(peft: &'static str, ours: &'static str) -> Word {
+pub(in crate::methods) const fn word(peft: &'static str, ours: &'static str) -> Word {
     Word {
         peft,
         ours,
@@ -65,7 +65,7 @@ pub(super) const fn word(peft: &'static str, ours: &'static str) -> Word {
 }
 
 /// A value of PEFT with which new adapters would begin otherwise.
-pub(super) const fn other_start(peft: &'static str, ours: &'static str) -> Word {
+pub(in crate::methods) const fn other_start(peft: &'static str, ours: &'static str) -> Word {
     Word {
         peft,
         ours,
@@ -74,7 +74,7 @@ pub(super) const fn other_start(peft: &'static str, ours: &'static str) -> Word 
 }
 
 /// A field that stands for a key.
-pub(super) const fn key(name: &'static str, key: &'static str) -> KeyField {
+pub(in crate::methods) const fn key(name: &'static str, key: &'static str) -> KeyField {
     KeyField {
         name,
         key,
@@ -87,7 +87,7 @@ pub(super) const fn key(name: &'static str, key: &'static str) -> KeyField {
 }
 
 /// A field with one value.
-pub(super) const fn fixed(name: &'static str, value: &'static str) -> Field {
+pub(in crate::methods) const fn fixed(name: &'static str, value: &'static str) -> Field {
     Field::Fixed {
         name,
         value,
@@ -96,7 +96,7 @@ pub(super) const fn fixed(name: &'static str, value: &'static str) -> Field {
 }
 
 /// A field with one value for new adapters.
-pub(super) const fn start(name: &'static str, value: &'static str) -> Field {
+pub(in crate::methods) const fn start(name: &'static str, value: &'static str) -> Field {
     Field::Fixed {
         name,
         value,
@@ -105,38 +105,38 @@ pub(super) const fn start(name: &'static str, value: &'static str) -> Field {
 }
 
 /// A field that says nothing of what is trained.
-pub(super) const fn remark(name: &'static str) -> Field {
+pub(in crate::methods) const fn remark(name: &'static str) -> Field {
     Field::Remark { name, values: &[] }
 }
 
 impl KeyField {
-    pub(super) const fn default(self, default: &'static str) -> Self {
+    pub(in crate::methods) const fn default(self, default: &'static str) -> Self {
         Self {
             default: Some(default),
             ..self
         }
     }
 
-    pub(super) const fn words(self, words: &'static [Word]) -> Self {
+    pub(in crate::methods) const fn words(self, words: &'static [Word]) -> Self {
         Self { words, ..self }
     }
 
-    pub(super) const fn alike(self, alike: &'static [&'static str]) -> Self {
+    pub(in crate::methods) const fn alike(self, alike: &'static [&'static str]) -> Self {
         Self { alike, ..self }
     }
 
-    pub(super) const fn decides(self) -> Self {
+    pub(in crate::methods) const fn decides(self) -> Self {
         Self { decides: true, ..self }
     }
 
-    pub(super) const fn optional(self) -> Field {
+    pub(in crate::methods) const fn optional(self) -> Field {
         Field::Key(Self {
             is_optional: true,
             ..self
         })
     }
 
-    pub(super) const fn field(self) -> Field {
+    pub(in crate::methods) const fn field(self) -> Field {
         Field::Key(self)
     }
 
@@ -223,6 +223,6 @@ impl Field {
 }
 
 /// The value that a table of fields has as text.
-pub(super) fn json(text: &str) -> Value {
+pub(in crate::methods) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_default()
 }

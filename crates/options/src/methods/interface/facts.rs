@@ -3,7 +3,7 @@
 use super::field::Field;
 
 /// The keys that all methods of linear layers have.
-pub(super) const OF_LAYERS: [&str; 3] = ["target_modules", "layers_to_transform", "modules_to_save"];
+pub(in crate::methods) const OF_LAYERS: [&str; 3] = ["target_modules", "layers_to_transform", "modules_to_save"];
 
 /// What is known of a method.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub struct SavedTensor {
 
 impl SavedTensor {
     /// A vector.
-    pub(super) const fn vector(name: &'static str) -> Self {
+    pub(in crate::methods) const fn vector(name: &'static str) -> Self {
         Self {
             name,
             dims: 1,
@@ -67,7 +67,7 @@ impl SavedTensor {
     }
 
     /// A matrix.
-    pub(super) const fn matrix(name: &'static str) -> Self {
+    pub(in crate::methods) const fn matrix(name: &'static str) -> Self {
         Self {
             dims: 2,
             ..Self::vector(name)
@@ -75,7 +75,7 @@ impl SavedTensor {
     }
 
     /// The tensor with the rank as this dimension.
-    pub(super) const fn rank_at(self, dimension: usize) -> Self {
+    pub(in crate::methods) const fn rank_at(self, dimension: usize) -> Self {
         Self {
             rank_at: Some(dimension),
             ..self

@@ -86,7 +86,7 @@ pub struct Tensor {
 
 impl Tensor {
     /// A tensor that is trained.
-    pub(super) fn new<const D: usize>(name: &'static str, shape: [usize; D]) -> Self {
+    pub(in crate::methods) fn new<const D: usize>(name: &'static str, shape: [usize; D]) -> Self {
         Self {
             name,
             shape: shape.to_vec(),

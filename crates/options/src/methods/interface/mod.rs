@@ -1,0 +1,11 @@
+//! What every method has: its facts, the fields of PEFT's file, and what its options say.
+
+mod facts;
+mod field;
+mod method;
+
+pub(super) use facts::OF_LAYERS;
+pub use facts::{Facts, Of, SavedTensor};
+pub use field::{Field, KeyField};
+pub(super) use field::{fixed, key, other_start, remark, start, word};
+pub use method::{Context, Layer, Method, Tensor};
