@@ -225,10 +225,10 @@ impl Config {
                     Box::new(Oft::new(&oft, &adapter, ModuleName::new("layer"), inputs, &Device::Cpu).unwrap())
                 }
                 options::Adapter::Loha => {
-                    let loha = options::Loha::default();
-                    let adapter = AdapterOptions::of_rank(AdapterMethod::Loha(loha.clone()), self.rank);
+                    let method = AdapterMethod::Loha(options::Loha::default());
+                    let adapter = AdapterOptions::of_rank(method, self.rank);
                     let (name, shape) = (ModuleName::new("layer"), (outputs, inputs));
-                    Box::new(Loha::new(&loha, &adapter, 0, name, shape, &Device::Cpu).unwrap())
+                    Box::new(Loha::new(&adapter, 0, name, shape, &Device::Cpu).unwrap())
                 }
                 options::Adapter::Lokr => {
                     let lokr = options::Lokr::default();

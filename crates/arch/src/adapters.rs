@@ -35,18 +35,12 @@ impl ModelConfig {
     }
 
     /// The linear layer called `name` in full, as the adapter's method sees it.
-    pub fn layer<'a>(&self, adapter: &'a AdapterOptions, name: &'a str, module: &Module) -> Layer<'a> {
-        let (rows, columns) = match module.dims(self)[..] {
-            [rows, columns] => (rows, columns),
-            _ => (0, 0),
+    pub fn layer<'a>(&self, adapter: &AdapterOptions, name: &'a str, module: &Module) -> Layer<'a> {
+        let dims = match module.dims(self)[..] {
+            [rows, columns] => [rows, columns],
+            _ => [0, 0],
         };
-        Layer {
-            adapter,
-            name,
-            rows,
-            columns,
-            is_feedforward: self.is_feedforward(adapter, name),
-        }
+        adapter.layer(name, dims, self.is_feedforward(adapter, name))
     }
 
     /// The numbers of virtual tokens and of elements of each; `None` for a method without.

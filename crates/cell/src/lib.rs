@@ -20,9 +20,9 @@ mod torch;
 pub use ::options::methods::*;
 pub use ::options::{
     AllocatorBackend, Attention, Autocast, Checkpointing, Data, DataFile, DataFormat, Device, Dtype, FloatDtype,
-    Generation, InstructionSet, InstructionSetChoice, Invalid, Lengths, Loss, LossScaling, LrScheduler, Measure,
-    Offload, OffloadedBlocks, Optimizer, OutputLifetime, PackingAttention, PackingSeparator, PackingStrategy, Padding,
-    QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
+    Generation, InstructionSet, InstructionSetChoice, Invalid, Lengths, LoraATraining, Loss, LossScaling, LrScheduler,
+    Measure, Offload, OffloadedBlocks, Optimizer, OutputLifetime, PackingAttention, PackingSeparator, PackingStrategy,
+    Padding, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
 };
 pub use allocator::Allocator;
 pub use check::InvalidCell;

@@ -15,7 +15,7 @@ pub use error::MergeError;
 use nn::adapter::{Adapters, Change, Saved, SharedFactors, change};
 use nn::{param::Param, tensor::Tensor, weight::Weight};
 use options::methods::VERA_SHARED;
-use options::methods::interface::{Layer, Tensor as MethodTensor};
+use options::methods::interface::Tensor as MethodTensor;
 use options::{AdapterMethod, AdapterOptions, Dtype as Format, Task};
 use peft::AdapterTensor;
 use safetensors::Dtype;
@@ -197,13 +197,9 @@ impl Merge {
                 let [rows, columns] = shape[..] else {
                     return other(&weight, shape, tensor);
                 };
-                needed = self.options.method.options().tensors(&Layer {
-                    adapter: &self.options,
-                    name: module,
-                    rows,
-                    columns,
-                    is_feedforward: self.config.is_feedforward(&self.options, module),
-                });
+                let is_feedforward = self.config.is_feedforward(&self.options, module);
+                let layer = self.options.layer(module, [rows, columns], is_feedforward);
+                needed = self.options.method.options().tensors(&layer);
                 let is_meant = |needed: &MethodTensor| needed.name == *part && needed.shape == tensor.shape;
                 if !needed.iter().any(is_meant) {
                     return other(&weight, shape, tensor);

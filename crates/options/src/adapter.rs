@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::methods::interface::Method;
+use super::methods::interface::{Layer, Method};
 use super::{Adapter, AdapterMethod, Bias, Dtype, Lora, LoraATraining, TargetModules, ends_in, matching};
 
 /// Adapters: of linear layers, virtual tokens, or trained norms.
@@ -113,6 +113,24 @@ impl AdapterOptions {
         let patterns = self.options().rank_pattern();
         let own = patterns.and_then(|patterns| matching(patterns, module));
         own.unwrap_or(self.rank)
+    }
+
+    /// The factor of what is added to the weight of the module called `module` in full; 1 of methods without one.
+    pub fn scale_of(&self, module: &str) -> f64 {
+        self.options().scale(self.rank_of(module), self.lora_alpha, module)
+    }
+
+    /// A linear layer as the method sees it: its name in full, its outputs and inputs, and whether IA3 scales the inputs.
+    pub fn layer<'a>(&self, name: &'a str, [rows, columns]: [usize; 2], is_feedforward: bool) -> Layer<'a> {
+        Layer {
+            facts: self.adapter().facts(),
+            name,
+            rank: self.rank_of(name),
+            lora_fa: self.lora_fa,
+            rows,
+            columns,
+            is_feedforward,
+        }
     }
 
     /// Virtual tokens before each sequence, which have positions.

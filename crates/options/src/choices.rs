@@ -131,6 +131,20 @@ pub enum Bias {
     LoraOnly,
 }
 
+/// The training of LoRA's A; LoRA-FA freezes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LoraATraining {
+    /// It is trained, as B is.
+    #[serde(rename = "none")]
+    Trained,
+    /// It has no gradients.
+    Frozen,
+    /// It has gradients, which are computed, clipped and never released; the optimizer leaves it out.
+    #[serde(rename = "optimizer")]
+    Unstepped,
+}
+
 /// The format of mixed precision (`torch.autocast`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -116,7 +116,14 @@ impl Cell {
         let mut invalid = Vec::new();
         method.check_values(&mut invalid);
         let context = Context {
-            adapter,
+            facts: self.adapter.facts(),
+            name: self.adapter.name(),
+            rank: adapter.rank,
+            lora_alpha: adapter.lora_alpha,
+            lora_dropout: adapter.lora_dropout,
+            lora_fa: adapter.lora_fa,
+            layers_to_transform: adapter.layers_to_transform.as_deref(),
+            modules_to_save: &adapter.modules_to_save,
             model: &self.model_options(),
             stack: self.stack,
             is_on_gpu: matches!(self.device(), Some(Device::Cuda(_))),

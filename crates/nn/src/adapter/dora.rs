@@ -17,7 +17,6 @@ use kernels::{
     row_norms,
 };
 use memory::Buffer;
-use options::Lora;
 use trace::Category;
 
 use super::{
@@ -41,9 +40,9 @@ pub(super) struct Directions<'a> {
 }
 
 impl<'a> Directions<'a> {
-    pub(super) fn of(lora: &Lora, saved: &Saved<'a>) -> Self {
+    pub(super) fn of(saved: &Saved<'a>) -> Self {
         Self {
-            product: Product::of(lora, saved),
+            product: Product::of(saved),
             magnitudes: saved.values(options::methods::MAGNITUDE),
         }
     }

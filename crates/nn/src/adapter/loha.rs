@@ -9,8 +9,8 @@ use candle_core::{Device, Result, Tensor as Candle};
 use kernels::Element;
 use kernels::hadamard::{Factors, ROWS, scratch_len};
 use memory::Buffer;
+use options::AdapterOptions;
 use options::methods::HADA;
-use options::{AdapterOptions, Loha as Options};
 use rand_chacha::rand_core::RngCore;
 use trace::Category;
 
@@ -39,7 +39,6 @@ impl Loha {
     /// # Errors
     /// Errors of candle.
     pub fn new(
-        loha: &Options,
         options: &AdapterOptions,
         seed: u64,
         module: ModuleName,
@@ -59,7 +58,7 @@ impl Loha {
         };
         Ok(Self {
             factors: [factor(0)?, factor(1)?, factor(2)?, factor(3)?],
-            scale: loha.scale_of(options, &name),
+            scale: options.scale_of(&name),
         })
     }
 
@@ -205,12 +204,12 @@ impl DeltaGradients for Gradients<'_> {
 pub(super) struct Added<'a>(Factors<'a>);
 
 impl<'a> Added<'a> {
-    pub(super) fn of(loha: &Options, saved: &Saved<'a>) -> Self {
+    pub(super) fn of(saved: &Saved<'a>) -> Self {
         Self(Factors {
             values: HADA.map(|part| saved.values(part)),
             rank: saved.shape(HADA[1]).first().copied().unwrap_or(0),
             columns: saved.columns,
-            scale: loha.scale_of(saved.options, saved.module) as f32,
+            scale: saved.options.scale_of(saved.module) as f32,
         })
     }
 }
@@ -235,11 +234,9 @@ mod tests {
     #[test]
     fn the_kernels_are_plain_ops_and_the_gradients_autograds() {
         for (rows, columns) in [(20, 33), (70, 300)] {
-            let own = Options::default();
-            let options = AdapterOptions::of_rank(AdapterMethod::Loha(own.clone()), 3);
+            let options = AdapterOptions::of_rank(AdapterMethod::Loha(options::Loha::default()), 3);
             let make = || {
-                let mut loha =
-                    Loha::new(&own, &options, 7, ModuleName::new("w"), (rows, columns), &Device::Cpu).unwrap();
+                let mut loha = Loha::new(&options, 7, ModuleName::new("w"), (rows, columns), &Device::Cpu).unwrap();
                 let dims = loha.factors[3].value.dims().to_vec();
                 loha.factors[3].set(tensor(&numbers("b2", &dims)));
                 loha

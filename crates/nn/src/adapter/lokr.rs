@@ -7,7 +7,6 @@ use arch::ModuleName;
 use candle_core::{Device, Result, Tensor as Candle};
 use kernels::kronecker::Matrices;
 use memory::Buffer;
-use options::methods::interface::Layer;
 use options::methods::{LOKR_W1, LOKR_W2};
 use options::{AdapterOptions, Lokr as Options};
 
@@ -148,13 +147,7 @@ impl Lokr {
         device: &Device,
     ) -> Result<Self> {
         let name = module.to_string();
-        let shape = lokr.shape(&Layer {
-            adapter: options,
-            name: &name,
-            rows,
-            columns,
-            is_feedforward: false,
-        });
+        let shape = lokr.shape(options.rank_of(&name), rows, columns);
         let factor = |part: &'static str, [rows, columns]: [usize; 2], is_zero: bool| {
             let bound = if is_zero { 0.0 } else { 1.0 / (columns as f32).sqrt() };
             uniform(options, seed, module, part, (rows, columns), bound, device)
@@ -171,7 +164,7 @@ impl Lokr {
         Ok(Self {
             first: matrix(LOKR_W1, shape.first, shape.first_rank, true)?,
             second: matrix(LOKR_W2, shape.second, shape.second_rank, false)?,
-            scale: lokr.scale_of(options, &name),
+            scale: options.scale_of(&name),
         })
     }
 
@@ -290,7 +283,7 @@ impl DeltaGradients for Gradients {
 pub(super) struct Added(Values);
 
 impl Added {
-    pub(super) fn of(lokr: &Options, saved: &Saved<'_>) -> Self {
+    pub(super) fn of(saved: &Saved<'_>) -> Self {
         let matrix = |parts: [&str; 3]| match saved.shape(parts[0]) {
             &[rows, columns] => ([rows, columns], Buffer::from(saved.values(parts[0]).to_vec())),
             _ => {
@@ -311,7 +304,7 @@ impl Added {
             second: second.1,
             first_columns: first.0[1],
             second_shape: second.0,
-            scale: lokr.scale_of(saved.options, saved.module) as f32,
+            scale: saved.options.scale_of(saved.module) as f32,
         })
     }
 }

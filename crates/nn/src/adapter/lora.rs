@@ -33,11 +33,11 @@ pub(super) struct Product<'a> {
 }
 
 impl<'a> Product<'a> {
-    pub(super) fn of(lora: &Lora, saved: &Saved<'a>) -> Self {
+    pub(super) fn of(saved: &Saved<'a>) -> Self {
         Self {
             a: saved.values(LORA_A),
             b: saved.values(LORA_B),
-            scale: lora.scale_of(saved.options, saved.module) as f32,
+            scale: saved.options.scale_of(saved.module) as f32,
         }
     }
 }
@@ -85,7 +85,7 @@ impl LowRank {
                 LoraATraining::Frozen | LoraATraining::Unstepped => Param::frozen_adapter(module.part(LORA_A), a),
             }),
             up: Up::Factor(b),
-            scale: lora.scale_of(options, &name),
+            scale: options.scale_of(&name),
             dropout,
         })
     }

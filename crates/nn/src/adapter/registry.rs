@@ -43,14 +43,14 @@ pub struct Adapters<'a> {
 /// What an adapter on disk makes of its weight; `None` if it changes none.
 pub fn change<'a>(saved: &Saved<'a>) -> Option<Box<dyn Change + 'a>> {
     Some(match &saved.options.method {
-        AdapterMethod::Lora(lora) => Box::new(Product::of(lora, saved)),
-        AdapterMethod::Dora(lora) => Box::new(Directions::of(lora, saved)),
+        AdapterMethod::Lora(_) => Box::new(Product::of(saved)),
+        AdapterMethod::Dora(_) => Box::new(Directions::of(saved)),
         AdapterMethod::Ia3(_) => Box::new(Factors::of(saved)),
         AdapterMethod::Miss(_) => Box::new(Shards::of(saved)),
         AdapterMethod::Vera(_) => Box::new(Scaled::of(saved)?),
         AdapterMethod::Oft(oft) => Box::new(Rotated::of(oft, saved)),
-        AdapterMethod::Loha(loha) => Box::new(loha::Added::of(loha, saved)),
-        AdapterMethod::Lokr(lokr) => Box::new(lokr::Added::of(lokr, saved)),
+        AdapterMethod::Loha(_) => Box::new(loha::Added::of(saved)),
+        AdapterMethod::Lokr(_) => Box::new(lokr::Added::of(saved)),
         AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning(_) => return None,
     })
 }
@@ -87,7 +87,7 @@ impl Adapters<'_> {
                 Box::new(LowRank::vera(vera, options, shared, self.seed, module, rows, device)?)
             }
             AdapterMethod::Oft(oft) => Box::new(Oft::new(oft, options, module, cols, device)?),
-            AdapterMethod::Loha(loha) => Box::new(Loha::new(loha, options, self.seed, module, (rows, cols), device)?),
+            AdapterMethod::Loha(_) => Box::new(Loha::new(options, self.seed, module, (rows, cols), device)?),
             AdapterMethod::Lokr(lokr) => Box::new(Lokr::new(lokr, options, self.seed, module, (rows, cols), device)?),
         }))
     }

@@ -53,7 +53,7 @@ impl Method for Ia3 {
         if context.stack == Stack::Candle {
             return;
         }
-        if context.adapter.layers_to_transform.is_some() {
+        if context.layers_to_transform.is_some() {
             let message = "PEFT's IA3Config has no such key";
             let invalid = Invalid::new("layers_to_transform", message).with("adapter");
             found.push(invalid.help("name the layers with a regular expression in `target_modules`"));

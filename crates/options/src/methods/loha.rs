@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::interface::{Context, Facts, Field, Layer, Method, Of, SavedTensor, Tensor, fixed, key, start};
 use crate::invalid::{Invalid, at_least, at_most, number};
-use crate::{AdapterOptions, Dtype, Patterns, Stack, matching};
+use crate::{Dtype, Patterns, Stack, matching};
 
 /// The first product's factors, `[output features, rank]` and `[rank, input features]`, and the second's.
 pub const HADA: [&str; 4] = ["hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b"];
@@ -65,17 +65,9 @@ impl Default for Loha {
     }
 }
 
-impl Loha {
-    /// The factor of what is added to the weight of the module called `module` in full.
-    pub fn scale_of(&self, adapter: &AdapterOptions, module: &str) -> f64 {
-        let alpha = matching(&self.alpha_pattern, module).unwrap_or(self.alpha);
-        alpha / adapter.rank_of(module) as f64
-    }
-}
-
 impl Method for Loha {
     fn tensors(&self, layer: &Layer<'_>) -> Vec<Tensor> {
-        let (rank, left, right) = (layer.rank(), layer.rows, layer.columns);
+        let (rank, left, right) = (layer.rank, layer.rows, layer.columns);
         let shapes = [[left, rank], [rank, right]];
         let shapes = shapes.iter().cycle();
         HADA.iter()
@@ -90,6 +82,10 @@ impl Method for Loha {
 
     fn rank_pattern(&self) -> Option<&Patterns<usize>> {
         Some(&self.rank_pattern)
+    }
+
+    fn scale(&self, rank: usize, _lora_alpha: f64, module: &str) -> f64 {
+        matching(&self.alpha_pattern, module).unwrap_or(self.alpha) / rank as f64
     }
 
     fn alpha_pattern(&self) -> Option<&Patterns<f64>> {
@@ -134,7 +130,7 @@ pub(super) fn check_scale(
 /// What PEFT does not do beside weights of 4 bits, whose shape it takes for the layer's.
 pub(super) fn check_four_bits(context: &Context<'_>, found: &mut Vec<Invalid>) {
     if context.stack == Stack::Torch && context.model.dtype == Dtype::Int4 {
-        let title = context.adapter.adapter().facts().title;
+        let title = context.facts.title;
         let message = format!("PEFT's {title} takes the packed shape of weights in 4 bits for the layer's, and fails");
         let invalid = Invalid::new("adapter", message).with("dtype");
         found.push(invalid.help("use `dtype: int8` or `bfloat16`, or another `adapter`"));

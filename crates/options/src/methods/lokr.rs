@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::interface::{Context, Facts, Layer, Method, Of, SavedTensor, Tensor, fixed, key, start, word};
 use super::loha::{DROPOUTS, check_four_bits, check_scale};
 use crate::invalid::{Invalid, at_least};
-use crate::{AdapterOptions, Patterns, matching};
+use crate::{Patterns, matching};
 
 /// The first matrix, `[l, m]`, or its factors.
 pub const LOKR_W1: [&str; 3] = ["lokr_w1", "lokr_w1_a", "lokr_w1_b"];
@@ -94,17 +94,10 @@ pub struct LokrShape {
 }
 
 impl Lokr {
-    /// The factor of what is added to the weight of the module called `module` in full.
-    pub fn scale_of(&self, adapter: &AdapterOptions, module: &str) -> f64 {
-        let alpha = matching(&self.alpha_pattern, module).unwrap_or(self.alpha);
-        alpha / adapter.rank_of(module) as f64
-    }
-
-    /// The shapes for a layer (`update_layer` in PEFT's `tuners/lokr/layer.py`).
-    pub fn shape(&self, layer: &Layer<'_>) -> LokrShape {
-        let rank = layer.rank();
-        let [l, k] = self.factors(layer.rows);
-        let [m, n] = self.factors(layer.columns);
+    /// The shapes for a layer with an adapter of this rank (`update_layer` in PEFT's `tuners/lokr/layer.py`).
+    pub fn shape(&self, rank: usize, rows: usize, columns: usize) -> LokrShape {
+        let [l, k] = self.factors(rows);
+        let [m, n] = self.factors(columns);
         let is_low = |side: usize| 2 * rank < side;
         LokrShape {
             first: [l, m],
@@ -136,7 +129,7 @@ impl Lokr {
 
 impl Method for Lokr {
     fn tensors(&self, layer: &Layer<'_>) -> Vec<Tensor> {
-        let shape = self.shape(layer);
+        let shape = self.shape(layer.rank, layer.rows, layer.columns);
         let matrix = |names: [&'static str; 3], [rows, columns]: [usize; 2], rank: Option<usize>| match rank {
             None => vec![Tensor::new(names[0], [rows, columns])],
             Some(rank) => vec![
@@ -155,6 +148,10 @@ impl Method for Lokr {
 
     fn rank_pattern(&self) -> Option<&Patterns<usize>> {
         Some(&self.rank_pattern)
+    }
+
+    fn scale(&self, rank: usize, _lora_alpha: f64, module: &str) -> f64 {
+        matching(&self.alpha_pattern, module).unwrap_or(self.alpha) / rank as f64
     }
 
     fn alpha_pattern(&self) -> Option<&Patterns<f64>> {

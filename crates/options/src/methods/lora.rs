@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::interface::{Context, Facts, Field, Layer, Method, Of, SavedTensor, Tensor, fixed, key, other_start, word};
 use crate::invalid::{Invalid, at_least, at_most, number};
-use crate::{Adapter, AdapterOptions, Bias, Dtype, Patterns, Stack, Task, matching};
+use crate::{Bias, Dtype, LoraATraining, Patterns, Stack, Task, matching};
 
 /// LoRA's A, `[rank, input features]`.
 pub const LORA_A: &str = "lora_A.weight";
@@ -96,23 +96,16 @@ impl Lora {
     pub fn loraplus_lr_ratio(&self) -> f64 {
         self.loraplus_lr_ratio.unwrap_or(1.0)
     }
-
-    /// The factor of the product of the module called `module` in full.
-    pub fn scale_of(&self, adapter: &AdapterOptions, module: &str) -> f64 {
-        let rank = adapter.rank_of(module) as f64;
-        let divisor = if self.use_rslora { rank.sqrt() } else { rank };
-        matching(&self.alpha_pattern, module).unwrap_or(adapter.lora_alpha) / divisor
-    }
 }
 
 impl Method for Lora {
     fn tensors(&self, layer: &Layer<'_>) -> Vec<Tensor> {
         let a = Tensor {
-            is_trained: layer.adapter.lora_fa == LoraATraining::Trained,
-            ..Tensor::new(LORA_A, [layer.rank(), layer.columns])
+            is_trained: layer.lora_fa == LoraATraining::Trained,
+            ..Tensor::new(LORA_A, [layer.rank, layer.columns])
         };
-        let b = Tensor::new(LORA_B, [layer.rows, layer.rank()]);
-        let is_dora = layer.adapter.adapter() == Adapter::Dora;
+        let b = Tensor::new(LORA_B, [layer.rows, layer.rank]);
+        let is_dora = layer.facts.has_tensor(MAGNITUDE);
         let magnitude = is_dora.then(|| Tensor::new(MAGNITUDE, [layer.rows]));
         [a, b].into_iter().chain(magnitude).collect()
     }
@@ -123,6 +116,12 @@ impl Method for Lora {
 
     fn rank_pattern(&self) -> Option<&Patterns<usize>> {
         Some(&self.rank_pattern)
+    }
+
+    fn scale(&self, rank: usize, lora_alpha: f64, module: &str) -> f64 {
+        let rank = rank as f64;
+        let divisor = if self.use_rslora { rank.sqrt() } else { rank };
+        matching(&self.alpha_pattern, module).unwrap_or(lora_alpha) / divisor
     }
 
     fn alpha_pattern(&self) -> Option<&Patterns<f64>> {
@@ -138,7 +137,7 @@ impl Method for Lora {
     }
 
     fn check_layer(&self, layer: &Layer<'_>) -> Result<(), String> {
-        let (rank, most, module) = (layer.rank(), layer.rows.min(layer.columns), layer.name);
+        let (rank, most, module) = (layer.rank, layer.rows.min(layer.columns), layer.name);
         if !self.init_lora_weights.changes_weight() || rank <= most {
             return Ok(());
         }
@@ -157,15 +156,15 @@ impl Method for Lora {
     }
 
     fn check(&self, context: &Context<'_>, found: &mut Vec<Invalid>) {
-        let (adapter, model) = (context.adapter, context.model);
-        self.check_patterns(adapter, found);
-        let is_dora = adapter.method.adapter() == Adapter::Dora;
-        if context.stack == Stack::Candle && is_dora && adapter.lora_dropout > 0.0 {
+        let model = context.model;
+        self.check_patterns(context, found);
+        let is_dora = context.facts.has_tensor(MAGNITUDE);
+        if context.stack == Stack::Candle && is_dora && context.lora_dropout > 0.0 {
             let message = "DoRA is not trained with dropout yet: PEFT then needs a second product with the weight";
             let invalid = Invalid::new("lora_dropout", message).with("adapter");
             found.push(invalid.help("leave the key out, or use `adapter: lora`"));
         }
-        if context.stack == Stack::Candle && adapter.lora_fa == LoraATraining::Unstepped {
+        if context.stack == Stack::Candle && context.lora_fa == LoraATraining::Unstepped {
             let message = "the candle stack computes no gradients that nothing uses; supported: `none` and `frozen`";
             let invalid = Invalid::new("lora_fa", message).with("stack");
             found.push(invalid.help("use `lora_fa: frozen`"));
@@ -182,7 +181,7 @@ impl Method for Lora {
                 let invalid = Invalid::new("lora.loraplus_lr_ratio", message).with("weight_decay");
                 found.push(invalid.help("use `weight_decay: 0`"));
             }
-            if !adapter.modules_to_save.is_empty() {
+            if !context.modules_to_save.is_empty() {
                 let message = "PEFT decays no vector with LoRA+, and all that is trained is decayed here";
                 let invalid = Invalid::new("modules_to_save", message).with("weight_decay");
                 found.push(invalid.with("lora.loraplus_lr_ratio").help("use `weight_decay: 0`"));
@@ -195,12 +194,12 @@ impl Method for Lora {
 }
 
 impl Lora {
-    fn check_patterns(&self, adapter: &AdapterOptions, found: &mut Vec<Invalid>) {
+    fn check_patterns(&self, context: &Context<'_>, found: &mut Vec<Invalid>) {
         for (pattern, rank) in &self.rank_pattern {
             let key = format!("lora.rank_pattern.{pattern}");
             let range = at_least(&key, *rank, 1).and_then(|()| at_most(&key, *rank, 1 << 16));
             found.extend(range.err());
-            if *rank == adapter.rank {
+            if *rank == context.rank {
                 let invalid = Invalid::new(key, format!("{rank} is the rank of every module already"));
                 found.push(invalid.with("rank").help("leave the pattern out"));
             }
@@ -209,7 +208,7 @@ impl Lora {
             let key = format!("lora.alpha_pattern.{pattern}");
             let holds = *alpha > 0.0 && *alpha <= 1e6;
             found.extend(number(&key, *alpha, holds, "more than 0 and at most 1e6").err());
-            if *alpha == adapter.lora_alpha {
+            if *alpha == context.lora_alpha {
                 let invalid = Invalid::new(key, format!("{alpha} is the alpha of every module already"));
                 found.push(invalid.with("lora_alpha").help("leave the pattern out"));
             }
@@ -234,7 +233,7 @@ impl Lora {
             let message = "DoRA's magnitudes are not computed from factors that were taken out of the weight yet";
             found.push(invalid(message).with("adapter").help(help));
         }
-        if context.adapter.lora_fa != LoraATraining::Trained {
+        if context.lora_fa != LoraATraining::Trained {
             let message = "LoRA-FA is defined with a random A, and a B of zeros";
             found.push(invalid(message).with("lora_fa").help(help));
         }
@@ -243,20 +242,6 @@ impl Lora {
             found.push(invalid(message).with("dtype").help(help));
         }
     }
-}
-
-/// The training of LoRA's A; LoRA-FA freezes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum LoraATraining {
-    /// It is trained, as B is.
-    #[serde(rename = "none")]
-    Trained,
-    /// It has no gradients.
-    Frozen,
-    /// It has gradients, which are computed, clipped and never released; the optimizer leaves it out.
-    #[serde(rename = "optimizer")]
-    Unstepped,
 }
 
 /// The start values of LoRA's factors, by PEFT's `init_lora_weights`.

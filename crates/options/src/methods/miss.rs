@@ -68,7 +68,7 @@ impl Miss {
 
 impl Method for Miss {
     fn tensors(&self, layer: &Layer<'_>) -> Vec<Tensor> {
-        vec![Tensor::new(MISS, [layer.rank(), self.repeated().unwrap_or(layer.rows)])]
+        vec![Tensor::new(MISS, [layer.rank, self.repeated().unwrap_or(layer.rows)])]
     }
 
     fn shorter_side(&self, rank: usize) -> usize {
@@ -80,7 +80,7 @@ impl Method for Miss {
     }
 
     fn check_layer(&self, layer: &Layer<'_>) -> Result<(), String> {
-        let (rank, module, inputs, outputs) = (layer.rank(), layer.name, layer.columns, layer.rows);
+        let (rank, module, inputs, outputs) = (layer.rank, layer.name, layer.columns, layer.rows);
         if rank > inputs {
             return Err(format!(
                 "`rank: {rank}`: MiSS's shards of {module} would be longer than its {inputs} inputs"

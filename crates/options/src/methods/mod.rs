@@ -19,7 +19,7 @@ use interface::{Facts, Method, OF_LAYERS, Of};
 pub use ln_tuning::{LnTuning, tuned};
 pub use loha::{HADA, Loha};
 pub use lokr::{LOKR_W1, LOKR_W2, Lokr, LokrShape};
-pub use lora::{InitLoraWeights, LORA_A, LORA_B, Lora, LoraATraining, MAGNITUDE};
+pub use lora::{InitLoraWeights, LORA_A, LORA_B, Lora, MAGNITUDE};
 pub use miss::{MISS, Miss, MissInit};
 pub use oft::{OFT_R, Oft};
 pub use prefix_tuning::PrefixTuning;

@@ -144,7 +144,7 @@ pub(super) fn check_tokens(key: &str, tokens: usize, found: &mut Vec<Invalid>) {
 
 /// What does not go with virtual tokens.
 pub(super) fn check_sequences(context: &Context<'_>, found: &mut Vec<Invalid>) {
-    let name = context.adapter.method.adapter().name();
+    let name = context.name;
     let invalid = |message: &str| Invalid::new("adapter", format!("`{name}` {message}"));
     if context.model.task == Task::SequenceClassification {
         let invalid = invalid("is trained in decoders only so far").with("task");

@@ -61,7 +61,7 @@ impl Default for Vera {
 
 impl Method for Vera {
     fn tensors(&self, layer: &Layer<'_>) -> Vec<Tensor> {
-        vec![Tensor::new(VERA_B, [layer.rows]), Tensor::new(VERA_D, [layer.rank()])]
+        vec![Tensor::new(VERA_B, [layer.rows]), Tensor::new(VERA_D, [layer.rank])]
     }
 
     fn dropout(&self) -> f64 {

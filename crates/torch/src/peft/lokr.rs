@@ -1,7 +1,5 @@
 //! LoKr, as PEFT computes it (`tuners/lokr/layer.py`).
 
-use options::methods::interface::Layer;
-
 use super::base::BaseLayer;
 use super::interface::Adapter;
 use super::place::Place;
@@ -22,13 +20,7 @@ enum Matrix<'t> {
 impl<'t> Lokr<'t> {
     pub(super) fn new(lokr: &options::Lokr, place: &mut Place<'_, 't>) -> Self {
         let [rows, columns] = place.dims().map(|dim| dim as usize);
-        let shape = lokr.shape(&Layer {
-            adapter: place.options,
-            name: place.name,
-            rows,
-            columns,
-            is_feedforward: false,
-        });
+        let shape = lokr.shape(place.options.rank_of(place.name), rows, columns);
         Self {
             first: Matrix::new(place, options::methods::LOKR_W1, shape.first, shape.first_rank),
             second: Matrix::new(place, options::methods::LOKR_W2, shape.second, shape.second_rank),

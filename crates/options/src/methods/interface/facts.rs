@@ -3,7 +3,7 @@
 use super::field::Field;
 
 /// The keys that all methods of linear layers have.
-pub(in crate::methods) const OF_LAYERS: [&str; 3] = ["target_modules", "layers_to_transform", "modules_to_save"];
+pub(crate) const OF_LAYERS: [&str; 3] = ["target_modules", "layers_to_transform", "modules_to_save"];
 
 /// What is known of a method.
 #[derive(Debug)]
@@ -27,6 +27,11 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// True if a module's adapter has a tensor of this name.
+    pub fn has_tensor(&self, name: &str) -> bool {
+        self.tensors.iter().any(|tensor| tensor.name == name)
+    }
+
     /// The key that a field of PEFT stands for.
     pub fn key_of(&self, field: &str) -> Option<&'static str> {
         let mut fields = self.fields.iter().filter_map(Field::key);
@@ -58,7 +63,7 @@ pub struct SavedTensor {
 
 impl SavedTensor {
     /// A vector.
-    pub(in crate::methods) const fn vector(name: &'static str) -> Self {
+    pub(crate) const fn vector(name: &'static str) -> Self {
         Self {
             name,
             dims: 1,
@@ -67,7 +72,7 @@ impl SavedTensor {
     }
 
     /// A matrix.
-    pub(in crate::methods) const fn matrix(name: &'static str) -> Self {
+    pub(crate) const fn matrix(name: &'static str) -> Self {
         Self {
             dims: 2,
             ..Self::vector(name)
@@ -75,7 +80,7 @@ impl SavedTensor {
     }
 
     /// The tensor with the rank as this dimension.
-    pub(in crate::methods) const fn rank_at(self, dimension: usize) -> Self {
+    pub(crate) const fn rank_at(self, dimension: usize) -> Self {
         Self {
             rank_at: Some(dimension),
             ..self

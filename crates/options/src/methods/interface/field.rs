@@ -49,14 +49,14 @@ pub struct KeyField {
 /// A value of PEFT and the key's.
 #[derive(Debug, Clone, Copy)]
 pub struct Word {
-    pub(in crate::methods) peft: &'static str,
-    pub(in crate::methods) ours: &'static str,
+    pub(crate) peft: &'static str,
+    pub(crate) ours: &'static str,
     /// True if new adapters begin otherwise with it.
-    pub(in crate::methods) is_other_start: bool,
+    pub(crate) is_other_start: bool,
 }
 
 /// A value of PEFT that the key calls differently.
-pub(in crate::methods) const fn word(peft: &'static str, ours: &'static str) -> Word {
+pub(crate) const fn word(peft: &'static str, ours: &'static str) -> Word {
     Word {
         peft,
         ours,
@@ -65,7 +65,7 @@ pub(in crate::methods) const fn word(peft: &'static str, ours: &'static str) -> 
 }
 
 /// A value of PEFT with which new adapters would begin otherwise.
-pub(in crate::methods) const fn other_start(peft: &'static str, ours: &'static str) -> Word {
+pub(crate) const fn other_start(peft: &'static str, ours: &'static str) -> Word {
     Word {
         peft,
         ours,
@@ -74,7 +74,7 @@ pub(in crate::methods) const fn other_start(peft: &'static str, ours: &'static s
 }
 
 /// A field that stands for a key.
-pub(in crate::methods) const fn key(name: &'static str, key: &'static str) -> KeyField {
+pub(crate) const fn key(name: &'static str, key: &'static str) -> KeyField {
     KeyField {
         name,
         key,
@@ -87,7 +87,7 @@ pub(in crate::methods) const fn key(name: &'static str, key: &'static str) -> Ke
 }
 
 /// A field with one value.
-pub(in crate::methods) const fn fixed(name: &'static str, value: &'static str) -> Field {
+pub(crate) const fn fixed(name: &'static str, value: &'static str) -> Field {
     Field::Fixed {
         name,
         value,
@@ -96,7 +96,7 @@ pub(in crate::methods) const fn fixed(name: &'static str, value: &'static str) -
 }
 
 /// A field with one value for new adapters.
-pub(in crate::methods) const fn start(name: &'static str, value: &'static str) -> Field {
+pub(crate) const fn start(name: &'static str, value: &'static str) -> Field {
     Field::Fixed {
         name,
         value,
@@ -105,38 +105,38 @@ pub(in crate::methods) const fn start(name: &'static str, value: &'static str) -
 }
 
 /// A field that says nothing of what is trained.
-pub(in crate::methods) const fn remark(name: &'static str) -> Field {
+pub(crate) const fn remark(name: &'static str) -> Field {
     Field::Remark { name, values: &[] }
 }
 
 impl KeyField {
-    pub(in crate::methods) const fn default(self, default: &'static str) -> Self {
+    pub(crate) const fn default(self, default: &'static str) -> Self {
         Self {
             default: Some(default),
             ..self
         }
     }
 
-    pub(in crate::methods) const fn words(self, words: &'static [Word]) -> Self {
+    pub(crate) const fn words(self, words: &'static [Word]) -> Self {
         Self { words, ..self }
     }
 
-    pub(in crate::methods) const fn alike(self, alike: &'static [&'static str]) -> Self {
+    pub(crate) const fn alike(self, alike: &'static [&'static str]) -> Self {
         Self { alike, ..self }
     }
 
-    pub(in crate::methods) const fn decides(self) -> Self {
+    pub(crate) const fn decides(self) -> Self {
         Self { decides: true, ..self }
     }
 
-    pub(in crate::methods) const fn optional(self) -> Field {
+    pub(crate) const fn optional(self) -> Field {
         Field::Key(Self {
             is_optional: true,
             ..self
         })
     }
 
-    pub(in crate::methods) const fn field(self) -> Field {
+    pub(crate) const fn field(self) -> Field {
         Field::Key(self)
     }
 
@@ -223,6 +223,6 @@ impl Field {
 }
 
 /// The value that a table of fields has as text.
-pub(in crate::methods) fn json(text: &str) -> Value {
+pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_default()
 }

@@ -2,7 +2,8 @@
 
 use std::fmt::Debug;
 
-use crate::{AdapterOptions, Bias, Invalid, ModelOptions, Patterns, Stack};
+use super::Facts;
+use crate::{Bias, Invalid, LoraATraining, ModelOptions, Patterns, Stack};
 
 /// The options of a method.
 pub trait Method: Debug {
@@ -31,6 +32,12 @@ pub trait Method: Debug {
     /// Probability of dropout on the adapters' inputs, where it is one of these options.
     fn dropout(&self) -> f64 {
         0.0
+    }
+
+    /// The factor of what is added to the weight of the module called `module` in full, whose adapter has this rank.
+    fn scale(&self, rank: usize, lora_alpha: f64, module: &str) -> f64 {
+        let _ = (rank, lora_alpha, module);
+        1.0
     }
 
     /// The biases that are trained beside the adapters.
@@ -86,7 +93,7 @@ pub struct Tensor {
 
 impl Tensor {
     /// A tensor that is trained.
-    pub(in crate::methods) fn new<const D: usize>(name: &'static str, shape: [usize; D]) -> Self {
+    pub(crate) fn new<const D: usize>(name: &'static str, shape: [usize; D]) -> Self {
         Self {
             name,
             shape: shape.to_vec(),
@@ -103,10 +110,14 @@ impl Tensor {
 /// A linear layer that gets an adapter.
 #[derive(Debug, Clone, Copy)]
 pub struct Layer<'a> {
-    /// The adapters.
-    pub adapter: &'a AdapterOptions,
+    /// What is known of the method.
+    pub facts: &'static Facts,
     /// The layer's name in full.
     pub name: &'a str,
+    /// The rank of its adapter.
+    pub rank: usize,
+    /// The training of LoRA's A.
+    pub lora_fa: LoraATraining,
     /// Outputs.
     pub rows: usize,
     /// Inputs.
@@ -115,18 +126,25 @@ pub struct Layer<'a> {
     pub is_feedforward: bool,
 }
 
-impl Layer<'_> {
-    /// The rank of its adapter.
-    pub fn rank(&self) -> usize {
-        self.adapter.rank_of(self.name)
-    }
-}
-
 /// What a method's checks see of a cell.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
-    /// The adapters.
-    pub adapter: &'a AdapterOptions,
+    /// What is known of the method.
+    pub facts: &'static Facts,
+    /// The method's name in specs.
+    pub name: &'static str,
+    /// The rank of methods that have one.
+    pub rank: usize,
+    /// LoRA's alpha.
+    pub lora_alpha: f64,
+    /// Probability of dropout on the input of LoRA's adapters.
+    pub lora_dropout: f64,
+    /// The training of LoRA's A.
+    pub lora_fa: LoraATraining,
+    /// The blocks in which layers get an adapter, if not all.
+    pub layers_to_transform: Option<&'a [usize]>,
+    /// The modules that are trained and saved whole.
+    pub modules_to_save: &'a [String],
     /// The model.
     pub model: &'a ModelOptions,
     /// The stack.
