@@ -312,7 +312,7 @@ fn read_cell(node: &Node, common: &Node, axes: &[String]) -> Result<StudyCell, D
         lineage,
     };
     let asked = study_cell.asked();
-    study_cell.axes = axis_values(axes, &asked, &asked.to_map());
+    study_cell.axes = axis_values(axes, asked, &asked.to_map());
     Ok(study_cell)
 }
 

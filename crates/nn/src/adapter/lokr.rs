@@ -27,6 +27,7 @@ pub struct Lokr {
 
 /// One of the two matrices.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a layer has two of them")]
 enum Matrix {
     Whole(Param),
     /// A product of `[rows, rank]` and `[rank, columns]`.
