@@ -3,10 +3,9 @@
 use std::fmt::Write as _;
 
 use base::text::{Table, to_flow_yaml};
-use cell::Cell;
 use indexmap::IndexMap;
 use results::setting;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use spec::Study;
 
 use super::Format;
@@ -28,10 +27,9 @@ pub(super) fn cell_row(
 ) -> Vec<Value> {
     let study_cell = &study.cells[index];
     let axis = |axis: &String| {
-        let value = study_cell.axes.get(axis).cloned().unwrap_or_default();
-        let value = match (format, value) {
-            (Format::Table, Value::Object(map)) => differing(axis, map),
-            (_, value) => value,
+        let value = match format {
+            Format::Table => study_cell.shown_axis(axis),
+            _ => study_cell.axes.get(axis).cloned().unwrap_or_default(),
         };
         let (text, plain) = (setting(axis, &value.clone().into()), value.to_string());
         // A number stays a number, which is aligned to the right.
@@ -47,13 +45,6 @@ pub(super) fn cell_row(
         .chain(study.shows_seeds().then(|| study_cell.cell.seed.into()))
         .chain(values)
         .collect()
-}
-
-/// What differs from the defaults of a map; null if nothing does.
-fn differing(key: &str, mut map: Map<String, Value>) -> Value {
-    let default = Cell::default().value(key);
-    map.retain(|name, value| default.get(name.as_str()) != Some(value));
-    if map.is_empty() { Value::Null } else { map.into() }
 }
 
 /// The keys and values of a cell that names stand for, in lines of some width.

@@ -78,7 +78,7 @@ fn heading(study: &Study, index: usize) -> String {
     let study_cell = &study.cells[index];
     let values = study_cell
         .heeded_axes()
-        .map(|(axis, value)| format!("{axis} {}", setting(axis, &value.clone().into())));
+        .map(|(axis, _)| format!("{axis} {}", setting(axis, &study_cell.shown_axis(axis).into())));
     let words: Vec<String> = std::iter::once(study_cell.id.clone()).chain(values).collect();
     words.join(" · ") + "\n"
 }

@@ -281,6 +281,15 @@ fn what_cannot_be_merged_is_an_error_and_leaves_nothing() {
         assert!(error.ends_with(expected), "{error}");
     }
 
+    for adapter in ["tiny_llama_loha", "tiny_llama_lokr"] {
+        copied(adapter, &other, |line| match line.trim_start().starts_with("\"r\":") {
+            true => "  \"r\": 0,".to_owned(),
+            false => line.to_owned(),
+        });
+        let error = merge(&other, "tiny_llama").to_string();
+        assert!(error.ends_with("`r: 0`: must be at least 1, got 0"), "{error}");
+    }
+
     assert!(!output.exists());
     fs::create_dir(&output).expect("a folder");
     let error = merge(&fixture("tiny_llama_adapter"), "tiny_llama");

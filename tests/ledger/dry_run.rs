@@ -1,10 +1,10 @@
 //! A dry run records what a real run of the same layers allocates, to the byte.
 
-use candle_core::Device;
+use candle_core::{DType, Device};
 use expctl::arch::Preset;
 use expctl::kernels::Dispatch as _;
 use expctl::kernels::InstructionSet;
-use expctl::memory::Buffer;
+use expctl::memory::{Buffer, probes};
 use expctl::nn::activation::{GeGlu, Gelu, SwiGlu};
 use expctl::nn::classifier::{Activation, Classifier};
 use expctl::nn::decoder_block::DecoderBlock;
@@ -16,11 +16,15 @@ use expctl::nn::feed_forward::FeedForward;
 use expctl::nn::loss::{CausalLoss, Targets};
 use expctl::nn::prefix::{Past, PastGradients};
 use expctl::nn::rope::Rope;
+use expctl::nn::tensor::Tensor;
+use expctl::options;
 use expctl::trace::{Account, Event, Trace};
 use expctl::trace::{ByCategory, ByPhase, Category, Phase};
 
 use crate::common::training::turn;
-use crate::layer_config::{BATCH, Config, HEAD_DIM, HEADS, HIDDEN, INTERMEDIATE, KV_HEADS, LEN, VOCABULARY, configs};
+use crate::layer_config::{
+    BATCH, Config, FROZEN, HEAD_DIM, HEADS, HIDDEN, INTERMEDIATE, KV_HEADS, LEN, VOCABULARY, configs,
+};
 
 /// A layer's forward and backward pass, twice, so that gradients are added to others. Calls `sample` on the way.
 type Layer = fn(&Config, &mut dyn FnMut());
@@ -167,6 +171,26 @@ fn encoder_ends(config: &Config, sample: &mut dyn FnMut()) {
     }
 }
 
+/// Inputs of a layer that has a single rotation of all of them.
+const ROTATED: usize = 1024;
+
+fn large_rotation(config: &Config, sample: &mut dyn FnMut()) {
+    const OUTPUTS: usize = 8;
+    let mut layer = config.projection(OUTPUTS, ROTATED, false);
+    let (x, pass) = (config.zeros(BATCH * LEN, ROTATED), config.pass());
+    for _ in 0..2 {
+        memory::set_phase(Phase::Forward);
+        let ys = layer.forward(&x, &pass).unwrap();
+        sample();
+        drop(ys);
+        memory::set_phase(Phase::Backward);
+        let dy = Tensor::zeros((BATCH * LEN, OUTPUTS), DType::F32, &Device::Cpu).unwrap();
+        let dx = layer.backward(&x, [&dy], &pass).unwrap();
+        sample();
+        drop((dx, dy));
+    }
+}
+
 /// What a run allocated.
 #[derive(Debug, Default, PartialEq)]
 struct Allocated {
@@ -259,5 +283,38 @@ fn a_dry_run_records_what_a_real_run_allocates() {
             assert!(!want.samples.is_empty() && want.peak > 0);
             assert_eq!(got, want, "{name}: {config:?}");
         }
+    }
+}
+
+/// The ledger's peak says nothing of memory that no tensor has; the process does.
+#[test]
+fn a_large_rotation_takes_no_more_than_its_dry_run_records() {
+    if std::env::var_os(crate::BACKEND_VARIABLE).is_some() {
+        // Its pages are no part of what a backend keeps.
+        return;
+    }
+    let _turn = turn();
+    // What threads keep for products, what other tests take, and the noise of the allocator.
+    const BESIDE: u64 = 24 << 20;
+    let config = Config {
+        hidden: DType::F32,
+        format: None,
+        adapter: options::Adapter::Oft,
+        is_fused: true,
+        ..FROZEN
+    };
+    let recorded = recorded(large_rotation, &config);
+    let square = (ROTATED * ROTATED * size_of::<f32>()) as u64;
+    assert!(recorded.peak > 5 * square, "{recorded:?}");
+    // Threads have what they keep once it has run.
+    assert_eq!(measured(large_rotation, &config), recorded);
+    let before = probes::process_bytes();
+    if !probes::reset_process_peak() {
+        return;
+    }
+    assert_eq!(measured(large_rotation, &config), recorded);
+    if let (Some(before), Some(peak)) = (before, probes::process_peak_bytes()) {
+        let taken = peak.saturating_sub(before);
+        assert!(taken <= recorded.peak + BESIDE, "{taken} beside {}", recorded.peak);
     }
 }

@@ -217,8 +217,11 @@ impl Config {
                     Box::new(LowRank::vera(&vera, &adapter, shared.into(), 0, name, outputs, &Device::Cpu).unwrap())
                 }
                 options::Adapter::Oft => {
+                    // Some layers have one block of all inputs.
+                    let (oft_block_size, r) = if self.is_fused { (0, 1) } else { (16, 0) };
                     let oft = options::Oft {
-                        oft_block_size: 16,
+                        oft_block_size,
+                        r,
                         ..options::Oft::default()
                     };
                     let adapter = AdapterOptions::new(AdapterMethod::Oft(oft.clone()));

@@ -188,6 +188,35 @@ fn what_the_axes_exclude_need_not_suit_the_file() {
 
 /// Its keys are open, so no condition can leave it out.
 #[test]
+fn a_row_without_adapters_leaves_the_file_of_the_defaults_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |text: &str| fs::write(folder.path().join("config.json"), text).unwrap();
+    let text = defaults("model: tiny, adapter_config: config.json") + "sweep: {include: [{rank: 0}, {}]}\n";
+    for (config, adapter) in [
+        (
+            r#"{"peft_type": "LORA", "r": 4, "target_modules": ["q_proj"]}"#,
+            Adapter::Lora,
+        ),
+        (
+            r#"{"peft_type": "OFT", "oft_block_size": 8, "r": 0, "target_modules": ["q_proj"]}"#,
+            Adapter::Oft,
+        ),
+    ] {
+        file(config);
+        let study = parse_in(folder.path(), &text, &[]).unwrap_or_else(|error| panic!("{error}"));
+        let methods: Vec<_> = study.cells.iter().map(|cell| cell.cell.method()).collect();
+        assert_eq!(methods, [None, Some(adapter)]);
+        assert_eq!(
+            study.notes,
+            ["left out where they have no effect: `adapter_config` of 1 of 2 cells"]
+        );
+    }
+    let alone = defaults("model: tiny, adapter_config: config.json") + "sweep: {include: [{rank: 0}]}\n";
+    let error = parse_in(folder.path(), &alone, &[]).unwrap_err().to_string();
+    assert!(error.contains("adapter_config: rank 0 trains every weight"), "{error}");
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_not_excluded() {
     let text = "sweep: {grid: {adapter_config: [nowhere, null]}, exclude: rank == 16}\n";
     let error = parse_in(&fixtures(), &(defaults("model: ./tiny_llama") + text), &[]).unwrap_err();
@@ -213,6 +242,20 @@ fn mistakes_name_the_field_and_its_place() {
     shows("misspelt_field", "", &[LORA, r#""lora_alfa": 16"#]);
     shows("field_of_the_wrong_type", "", &[LORA, r#""r": "eight""#]);
     shows("unknown_method", "", &[r#""peft_type": "LOAR""#]);
+    shows("method_that_is_not_done", "", &[r#""peft_type": "BOFT""#]);
+    shows(
+        "no_rank",
+        "",
+        &[r#""peft_type": "LOHA", "target_modules": ["q_proj"]"#, r#""r": 0"#],
+    );
+    shows(
+        "rank_of_a_pattern",
+        "",
+        &[
+            r#""peft_type": "LOKR", "target_modules": ["q_proj"]"#,
+            r#""rank_pattern": {"q_proj": 0}"#,
+        ],
+    );
     shows("no_method", "", &[r#""r": 8"#]);
     shows("no_json", "", &[LORA, r#""r": 8,"#]);
     shows("other_start_values", "", &[LORA, r#""init_lora_weights": false"#]);
@@ -272,6 +315,62 @@ fn what_is_neutral_or_agrees_is_no_mistake() {
     assert_eq!(report(keys, &[LORA, neutral], &["batch_size=2"]), "no mistake");
     let open = r#""peft_type": "LORA", "target_modules": null"#;
     assert_eq!(report("  target_modules: [q_proj]\n", &[open], &[]), "no mistake");
+}
+
+#[test]
+fn what_has_no_effect_in_a_file_is_no_mistake() {
+    let target = r#""target_modules": ["q_proj"]"#;
+    let terms = r#""use_cayley_neumann": false, "num_cayley_neumann_terms": 7"#;
+    assert_eq!(report("", &[r#""peft_type": "OFT""#, target, terms], &[]), "no mistake");
+    for kind in ["LORA", "LOHA", "LOKR"] {
+        let kind = format!(r#""peft_type": "{kind}""#);
+        let idle = r#""r": 4, "rank_pattern": {"q_proj": 4}"#;
+        assert_eq!(report("", &[&kind, target, idle], &[]), "no mistake", "{kind}");
+    }
+}
+
+#[test]
+fn a_pattern_without_effect_is_left_out_of_the_cells_that_have_its_rank() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |adapter: &str, pattern: &str, ranks: &str| {
+        let own = format!("model: tiny, adapter: {adapter}, {adapter}: {{rank_pattern: {{{pattern}}}}}");
+        let text = format!("{}sweep: {{grid: {{rank: {ranks}}}}}\n", defaults(&own));
+        parse_in(dir.path(), &text, &[])
+    };
+    for adapter in ["lora", "loha", "lokr"] {
+        for pattern in ["q_proj", "layers.0.self_attn.q_proj"] {
+            let study = of(adapter, &format!("{pattern}: 4"), "[4, 8]").unwrap_or_else(|error| panic!("{error}"));
+            let patterns = study.cells.iter().map(|cell| {
+                let options = cell.cell.model_options().adapter.expect("an adapter");
+                let ranks = options.value(&format!("{adapter}.rank_pattern"));
+                (options.rank, ranks.as_object().map_or(0, serde_json::Map::len))
+            });
+            assert_eq!(patterns.collect::<Vec<_>>(), [(4, 0), (8, 1)], "{adapter}");
+            let plain = of(adapter, "", "[4]").unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(
+                study.cells[0].cell.id(),
+                plain.cells[0].cell.id(),
+                "one meaning has one id"
+            );
+        }
+        let error = of(adapter, "q_proj: 4", "[4]").unwrap_err().to_string();
+        assert!(error.contains("4 is the rank of every module already"), "{error}");
+    }
+}
+
+#[test]
+fn the_factor_of_lokr_is_left_out_for_that_of_peft() {
+    let of = |factor: &str| {
+        let keys = format!("model: tiny, adapter: lokr, lokr: {{decompose_factor: {factor}}}");
+        parse_in(Path::new("/nowhere"), &defaults(&keys), &[])
+    };
+    assert_eq!(of("4").unwrap().cells[0].cell.lokr.decompose_factor, Some(4));
+    assert_eq!(of("null").unwrap().cells[0].cell.lokr.decompose_factor, None);
+    for wrong in ["-1", "0"] {
+        let error = of(wrong).unwrap_err().to_string();
+        assert!(error.contains(&format!("must be at least 1, got {wrong}")), "{error}");
+        assert!(error.contains("leave the key out for PEFT's -1"), "{error}");
+    }
 }
 
 #[test]

@@ -309,6 +309,40 @@ fn a_default_need_not_suit_every_cell() {
 }
 
 #[test]
+fn a_part_of_a_default_is_enough_to_heed_it() {
+    let head = "name: x\ndefaults: {model: tiny, lora: {init_lora_weights: gaussian}}\n";
+    let keys = ["adapter", "lora.init_lora_weights", "lora.use_rslora"];
+    let part = format!("{head}sweep: {{include: [{{lora.use_rslora: true}}, {{adapter: ia3}}]}}\n");
+    assert_eq!(values(&part, &[], &keys), ["lora gaussian true", "ia3 default false"]);
+    let replaced = format!("{head}sweep: {{include: [{{lora.init_lora_weights: default}}, {{adapter: ia3}}]}}\n");
+    let error = parse(&replaced, &[]).unwrap_err().to_string();
+    assert!(error.contains("has no effect with `adapter: ia3`"), "{error}");
+}
+
+#[test]
+fn cells_that_leave_a_default_out_are_noted() {
+    let text = "name: x\nrepeats: 2\ndefaults: {model: tiny, rank: 8}\nsweep: {grid: {adapter: [lora, ia3]}}\n";
+    assert_eq!(
+        study(text).notes,
+        ["left out where they have no effect: `rank` of 2 of 4 cells"]
+    );
+}
+
+#[test]
+fn cells_that_differ_in_what_they_do_not_heed_are_one() {
+    let text = "name: x\ndefaults: {model: smollm2-135m, stack: torch}\nsweep: {grid: {dtype: [float32, int4], \
+                torch.bitsandbytes_version: [0.49.2, 0.45.0]}}\n";
+    let keys = ["dtype", "torch.bitsandbytes_version"];
+    assert_eq!(
+        values(text, &[], &keys),
+        ["float32 0.49.2", "int4 0.49.2", "int4 0.45.0"]
+    );
+    assert_eq!(study(text).notes, ["1 cell merged with an equal one"]);
+    let same = "name: x\ndefaults: {model: tiny}\nsweep: {include: [{rank: 8}, {rank: 8}]}\n";
+    assert!(parse(same, &[]).is_err());
+}
+
+#[test]
 fn null_in_a_row_leaves_the_key_out() {
     let text = "name: x\ndefaults: {model: tiny, rank: 8, lora: {use_rslora: true}}\n\
                 sweep: {include: [{seed: 1}, {rank: null}, {lora.use_rslora: null}]}\n";

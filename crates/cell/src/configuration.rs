@@ -287,7 +287,7 @@ cell_keys! {
         /// Options of MiSS in PEFT's words.
         miss: Miss = Miss::default() => {
             plain: |miss, _| Miss { mini_r: unless(miss.mini_r, &1), ..miss },
-            no_technique: "rank is searched",
+            no_technique: "they decide what can be learned",
             acts: [both(MISS, "{init_weights: mini}", &[Bytes, File, Loss], &[Bytes, File])],
             nested: &[
                 ("init_weights", Facts {
@@ -314,7 +314,7 @@ cell_keys! {
         }
         /// Options of VeRA in PEFT's words.
         vera: Vera = Vera::default() => {
-            no_technique: "rank is searched",
+            no_technique: "they decide what can be learned",
             acts: [both(VERA, "{save_projection: false}", &[File], &[File])],
             nested: &[
                 ("d_initial", Facts {
@@ -373,7 +373,7 @@ cell_keys! {
         }
         /// Options of LoHa in PEFT's words.
         loha: Loha = Loha::default() => {
-            no_technique: "rank is searched",
+            no_technique: "they decide what can be learned",
             acts: [both(LOHA, "{rank_pattern: {q_proj: 4}}", &[Bytes, File, Loss], &[Bytes, File])],
             nested: &[
                 ("alpha", Facts {
@@ -394,7 +394,7 @@ cell_keys! {
         }
         /// Options of LoKr in PEFT's words.
         lokr: Lokr = Lokr::default() => {
-            no_technique: "rank is searched",
+            no_technique: "they decide what can be learned",
             acts: [both(LOKR, "{decompose_factor: 4}", &[Bytes, File, Loss], &[Bytes, File])],
             nested: &[
                 ("alpha", Facts {
@@ -908,9 +908,9 @@ cell_keys! {
             of_training: true,
             acts: [candle(LORA, "0.5", &[Loss])],
         }
-        /// The number of those steps in place of their share. Default: as warmup_ratio says.
-        #[schemars(range(min = 1))]
+        /// The number of those steps in place of their share. Default, and of 0: as warmup_ratio says.
         warmup_steps: Option<usize> = None => {
+            plain: |steps, _| steps.filter(|steps| *steps > 0),
             heeded: |cell| cell.measure == Measure::Epoch,
             aliases: ["num_warmup_steps"],
             example: "1",
@@ -1253,6 +1253,33 @@ impl Cell {
             true => Some(self.lora_alpha() * ratio.sqrt()),
             false => self.lora_alpha.map(|alpha| alpha * ratio),
         }
+    }
+
+    /// The cell with adapters of another rank and the same scale.
+    pub fn at_rank(&self, rank: usize) -> Self {
+        let mut changed = Self {
+            lora_alpha: self.alpha_at_rank(rank),
+            rank,
+            ..self.clone()
+        };
+        let ratio = rank as f64 / self.rank as f64;
+        match self.adapter {
+            Adapter::Loha => changed.loha.alpha *= ratio,
+            Adapter::Lokr => changed.lokr.alpha *= ratio,
+            _ => {}
+        }
+        // A pattern that gives the rank or the alpha of all is an error, and means nothing.
+        let alpha = changed.lora_alpha();
+        let Self { lora, loha, lokr, .. } = &mut changed;
+        for (alpha, ranks, alphas) in [
+            (alpha, &mut lora.rank_pattern, &mut lora.alpha_pattern),
+            (loha.alpha, &mut loha.rank_pattern, &mut loha.alpha_pattern),
+            (lokr.alpha, &mut lokr.rank_pattern, &mut lokr.alpha_pattern),
+        ] {
+            ranks.retain(|_, own| *own != rank);
+            alphas.retain(|_, own| *own != alpha);
+        }
+        changed
     }
 
     pub(super) fn default_alpha(&self) -> f64 {

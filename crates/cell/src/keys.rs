@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-use crate::{Cell, mark_stacks};
+use crate::{Adapter, Cell, mark_stacks};
 
 /// A key of a cell.
 #[derive(Debug, Clone, PartialEq)]
@@ -127,10 +127,10 @@ pub fn moved(name: &str) -> Option<&'static str> {
     if name == FROM_TORCH.0 {
         return Some(FROM_TORCH.1);
     }
+    let is_map = |map: &str| map == "torch" || Adapter::named(map).is_some();
     let is_below = |path: &&str| {
-        ["torch.", "lora."]
-            .iter()
-            .any(|map| path.strip_prefix(map) == Some(name))
+        path.split_once('.')
+            .is_some_and(|(map, own)| own == name && is_map(map))
     };
     named().find(is_below)
 }

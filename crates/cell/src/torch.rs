@@ -123,8 +123,8 @@ cell_keys! {
             no_technique: "a release",
             acts: [torch(LORA, "'4.37.2'", &[Bytes])],
         }
-        /// Release of PEFT, such as "0.19.1". It makes a difference to its k-bit preparation, and none without `upcast`. Default: today's, which gives the allocator's cache
-        /// back at its end, as from 0.20.0.
+        /// Release of PEFT, such as "0.19.1". It makes a difference to its k-bit preparation by `upcast`: from 0.20.0 that ends by giving the
+        /// allocator's cache back. Other methods than LoRA are planned from 0.20.0 on. Default: today's.
         peft_version: Option<String> = None => {
             plain: |release, cell| release.filter(|_| has_peft_release(cell)),
             heeded: has_peft_release,

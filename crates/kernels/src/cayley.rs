@@ -1,276 +1,420 @@
 //! Rotations from skew-symmetric matrices, by Cayley's transform: `(I - Q)(I + Q)⁻¹`, or a sum of powers of Q near it
 //! (Qiu et al. 2025, arXiv:2506.19847). A block is `[size, size]`, row-major; its Q is given by the upper triangle, row
 //! by row, and is minus its transpose.
+//!
+//! Some blocks are computed at a time, as many as [`GROUP`] says, and all threads share their products.
+
+use std::cmp::Ordering;
 
 use rayon::prelude::*;
+
+use super::InstructionSet;
+use super::gemm::epilogue::{Output, Replace};
+use super::gemm::{Dense, Operand, Segment, Term, product};
+use super::rows::rows_per_part;
+use crate::Dispatch as _;
+
+/// Elements of the blocks that are computed at a time, if a block has no more by itself.
+const GROUP: usize = 1 << 16;
 
 /// The elements above the diagonal.
 pub fn triangle(size: usize) -> usize {
     size * (size - 1) / 2
 }
 
+/// Elements of the scratch of [`rotations`].
+pub fn rotation_scratch(blocks: usize, size: usize, terms: Option<usize>) -> usize {
+    let squares = if terms.is_some() { 2 } else { 0 };
+    squares * group(blocks, size) * size * size
+}
+
+/// Elements of the scratch of [`triangle_gradients`].
+pub fn gradient_scratch(blocks: usize, size: usize, terms: Option<usize>) -> usize {
+    let squares = if terms.is_some() { 4 } else { 3 };
+    squares * group(blocks, size) * size * size
+}
+
+/// How many blocks are computed at a time.
+fn group(blocks: usize, size: usize) -> usize {
+    (GROUP / (size * size)).clamp(1, blocks.max(1))
+}
+
 /// The rotation of each block. `terms` counts those of the sum of powers; `None` solves for the inverse.
-pub fn rotations(triangles: &[f32], size: usize, terms: Option<usize>, out: &mut [f32]) {
+pub fn rotations(triangles: &[f32], size: usize, terms: Option<usize>, scratch: &mut [f32], out: &mut [f32]) {
     if size < 2 {
         return out.fill(1.0);
     }
-    let blocks = triangles
-        .par_chunks(triangle(size))
-        .zip(out.par_chunks_mut(size * size));
-    blocks.for_each(|(triangle, out)| {
-        let q = Square::skew(triangle, size);
-        let rotation = match terms {
-            Some(terms) => series(&q, terms).0,
-            None => exact(&q).0,
-        };
-        for (out, value) in out.iter_mut().zip(&rotation.0) {
-            *out = *value as f32;
+    let group = group(out.len() / (size * size), size);
+    let triangles = triangles.chunks(group * triangle(size));
+    for (triangles, out) in triangles.zip(out.chunks_mut(group * size * size)) {
+        match terms {
+            Some(terms) => {
+                let (q, next) = scratch[..2 * out.len()].split_at_mut(out.len());
+                skew(triangles, size, 1.0, q);
+                series(q, &factors(terms), size, next, out);
+            }
+            // The same as 2 (I + Q)⁻¹ - I.
+            None => {
+                skew(triangles, size, 1.0, out);
+                add_diagonal(out, size, 1.0);
+                invert(out, size);
+                out.iter_mut().for_each(|value| *value *= 2.0);
+                add_diagonal(out, size, -1.0);
+            }
         }
-    });
+    }
 }
 
 /// The gradients of the triangles from those of the rotations.
-pub fn triangle_gradients(triangles: &[f32], size: usize, terms: Option<usize>, d_rotations: &[f32], out: &mut [f32]) {
+pub fn triangle_gradients(
+    triangles: &[f32],
+    size: usize,
+    terms: Option<usize>,
+    d_rotations: &[f32],
+    scratch: &mut [f32],
+    out: &mut [f32],
+) {
     if size < 2 {
         return;
     }
-    let of_rotations = d_rotations.par_chunks(size * size);
-    let blocks = triangles.par_chunks(triangle(size)).zip(of_rotations);
-    let blocks = blocks.zip(out.par_chunks_mut(triangle(size)));
-    blocks.for_each(|((triangle, d_rotation), out)| {
-        let q = Square::skew(triangle, size);
-        let gradient = Square(d_rotation.iter().map(|value| f64::from(*value)).collect(), size);
+    let group = group(d_rotations.len() / (size * size), size);
+    let triangles = triangles.chunks(group * triangle(size));
+    let groups = triangles.zip(d_rotations.chunks(group * size * size));
+    for ((triangles, gradient), out) in groups.zip(out.chunks_mut(group * triangle(size))) {
+        // The gradient is the derivative at Q's transpose, -Q, along the gradient of the rotation.
         let dq = match terms {
-            Some(terms) => series_gradient(&q, terms, &gradient),
-            None => exact_gradient(&q, &gradient),
+            Some(terms) => series_derivative(triangles, &factors(terms), size, gradient, scratch),
+            None => exact_derivative(triangles, size, gradient, scratch),
         };
-        let mut out = out.iter_mut();
-        for row in 0..size {
-            for (col, out) in (row + 1..size).zip(&mut out) {
-                *out = (dq.at(row, col) - dq.at(col, row)) as f32;
+        let blocks = dq.par_chunks(size * size).zip(out.par_chunks_mut(triangle(size)));
+        blocks.for_each(|(dq, out)| {
+            let mut out = out.iter_mut();
+            for row in 0..size {
+                for (col, out) in (row + 1..size).zip(&mut out) {
+                    *out = dq[row * size + col] - dq[col * size + row];
+                }
             }
+        });
+    }
+}
+
+/// Q of each block, times a sign.
+fn skew(triangles: &[f32], size: usize, sign: f32, out: &mut [f32]) {
+    let place = |row: usize, col: usize| row * (2 * size - row - 1) / 2 + col - row - 1;
+    let rows = out.par_chunks_mut(size).with_min_len(rows_per_part(size)).enumerate();
+    rows.for_each(|(at, out)| {
+        let (block, row) = (at / size, at % size);
+        let triangle = &triangles[block * triangle(size)..][..triangle(size)];
+        for (col, out) in out.iter_mut().enumerate() {
+            *out = match col.cmp(&row) {
+                Ordering::Less => -sign * triangle[place(col, row)],
+                Ordering::Equal => 0.0,
+                Ordering::Greater => sign * triangle[place(row, col)],
+            };
         }
     });
 }
 
-/// A square matrix with its size.
-#[derive(Clone)]
-struct Square(Vec<f64>, usize);
-
-impl Square {
-    fn zero(size: usize) -> Self {
-        Self(vec![0.0; size * size], size)
-    }
-
-    fn identity(size: usize) -> Self {
-        let mut identity = Self::zero(size);
-        identity.0.iter_mut().step_by(size + 1).for_each(|value| *value = 1.0);
-        identity
-    }
-
-    fn skew(triangle: &[f32], size: usize) -> Self {
-        let mut skew = Self::zero(size);
-        let mut triangle = triangle.iter();
-        for row in 0..size {
-            for (col, value) in (row + 1..size).zip(&mut triangle) {
-                skew.0[row * size + col] = f64::from(*value);
-                skew.0[col * size + row] = -f64::from(*value);
-            }
-        }
-        skew
-    }
-
-    fn at(&self, row: usize, col: usize) -> f64 {
-        self.0[row * self.1 + col]
-    }
-
-    fn transposed(&self) -> Self {
-        let size = self.1;
-        let values = (0..size * size).map(|at| self.at(at % size, at / size));
-        Self(values.collect(), size)
-    }
-
-    fn times(&self, other: &Self) -> Self {
-        let size = self.1;
-        let mut product = Self::zero(size);
-        for (row, out) in product.0.chunks_mut(size).enumerate() {
-            for (at, other) in other.0.chunks(size).enumerate() {
-                let factor = self.at(row, at);
-                out.iter_mut()
-                    .zip(other)
-                    .for_each(|(out, other)| *out += factor * other);
-            }
-        }
-        product
-    }
-
-    /// Adds another times a factor.
-    fn add(&mut self, factor: f64, other: &Self) {
-        let pairs = self.0.iter_mut().zip(&other.0);
-        pairs.for_each(|(value, other)| *value += factor * other);
-    }
-
-    /// The inverse, by elimination with the largest pivots. That of `I + Q` is always there.
-    fn inverse(&self) -> Self {
-        let size = self.1;
-        let (mut left, mut right) = (self.clone(), Self::identity(size));
-        for at in 0..size {
-            let magnitude = |row: &usize| left.at(*row, at).abs();
-            let pivot = (at..size)
-                .max_by(|a, b| magnitude(a).total_cmp(&magnitude(b)))
-                .unwrap_or(at);
-            for matrix in [&mut left, &mut right] {
-                for col in 0..size {
-                    matrix.0.swap(at * size + col, pivot * size + col);
-                }
-            }
-            let scale = 1.0 / left.at(at, at);
-            for matrix in [&mut left, &mut right] {
-                matrix.0[at * size..][..size]
-                    .iter_mut()
-                    .for_each(|value| *value *= scale);
-            }
-            for row in (0..size).filter(|row| *row != at) {
-                let factor = left.at(row, at);
-                for matrix in [&mut left, &mut right] {
-                    for col in 0..size {
-                        let value = matrix.at(at, col);
-                        matrix.0[row * size + col] -= factor * value;
-                    }
-                }
-            }
-        }
-        right
+/// Adds a number to the diagonal of each block.
+fn add_diagonal(blocks: &mut [f32], size: usize, number: f32) {
+    for block in blocks.chunks_mut(size * size) {
+        block.iter_mut().step_by(size + 1).for_each(|value| *value += number);
     }
 }
 
-/// The factor of each power of Q, from the first on. PEFT has the same sum for three terms and for four.
-fn factors(terms: usize) -> Vec<f64> {
+/// The sum of products of two blocks each, for every block.
+fn multiply(size: usize, terms: &[[&[f32]; 2]], out: &mut [f32]) {
+    let square = size * size;
+    let block = |at: usize| {
+        terms
+            .iter()
+            .map(move |pair| pair.map(|of| Dense::new(&of[at * square..][..square], size)))
+    };
+    let operands: Vec<[Dense<f32>; 2]> = (0..out.len() / square).flat_map(block).collect();
+    let outs = out.chunks_mut(square).map(|out| Output::new(out, size));
+    let epilogues: Vec<_> = outs.map(|out| Replace { out, scale: 1.0 }).collect();
+    let segments = operands.chunks(terms.len()).zip(&epilogues);
+    let segments = segments.map(|(operands, epilogue)| Segment {
+        cols: size,
+        terms: operands
+            .iter()
+            .map(|[left, right]| Term::<f32> {
+                left: Operand::depth_last(left),
+                right: Operand::depth_first(right),
+                depth: size,
+            })
+            .collect(),
+        epilogue,
+    });
+    product(size, &segments.collect::<Vec<_>>());
+}
+
+/// Writes the inverse of each block in its place, by elimination. The symmetric part of `I + Q` is I: its pivots are 1
+/// at the least, and rows need not be exchanged.
+fn invert(blocks: &mut [f32], size: usize) {
+    let level = InstructionSet::current();
+    blocks.par_chunks_mut(size * size).for_each(|block| {
+        for at in 0..size {
+            let (above, rest) = block.split_at_mut(at * size);
+            let (pivots, below) = rest.split_at_mut(size);
+            let scale = 1.0 / pivots[at];
+            pivots[at] = 1.0;
+            pivots.iter_mut().for_each(|value| *value *= scale);
+            let rows = above.par_chunks_mut(size).chain(below.par_chunks_mut(size));
+            rows.with_min_len(rows_per_part(size)).for_each(|row| {
+                level.run(
+                    #[inline(always)]
+                    || {
+                        let factor = std::mem::take(&mut row[at]);
+                        let pairs = row.iter_mut().zip(&*pivots);
+                        pairs.for_each(|(value, pivot)| *value -= factor * pivot);
+                    },
+                );
+            });
+        }
+    });
+}
+
+/// The factor of each power of Q, from that of I on. PEFT has the same sum for three terms and for four.
+fn factors(terms: usize) -> Vec<f32> {
     match terms {
-        0 | 1 => Vec::new(),
-        2 => vec![2.0],
+        0 | 1 => vec![1.0],
+        2 => vec![1.0, 2.0],
         _ => {
             let highest = (terms - 1).max(3);
-            (1..=highest)
-                .map(|power| if power < highest { 2.0 } else { 1.0 })
-                .collect()
+            let mut factors = vec![2.0; highest + 1];
+            (factors[0], factors[highest]) = (1.0, 1.0);
+            factors
         }
     }
 }
 
-/// The sum of powers, and the powers.
-fn series(q: &Square, terms: usize) -> (Square, Vec<Square>) {
-    let mut sum = Square::identity(q.1);
-    let mut powers: Vec<Square> = Vec::new();
-    for factor in factors(terms) {
-        let power = powers.last().map_or_else(|| q.clone(), |last| last.times(q));
-        sum.add(factor, &power);
-        powers.push(power);
+/// The sum of powers of Q by Horner's rule.
+fn series(q: &[f32], factors: &[f32], size: usize, next: &mut [f32], sum: &mut [f32]) {
+    let [below @ .., before, highest] = factors else {
+        sum.fill(0.0);
+        return add_diagonal(sum, size, 1.0);
+    };
+    line(q, *highest, *before, size, sum);
+    for factor in below.iter().rev() {
+        multiply(size, &[[q, sum]], next);
+        add_diagonal(next, size, *factor);
+        sum.copy_from_slice(next);
     }
-    (sum, powers)
 }
 
-fn series_gradient(q: &Square, terms: usize, gradient: &Square) -> Square {
-    let (factors, (_, powers), transposed) = (factors(terms), series(q, terms), q.transposed());
-    let mut dq = Square::zero(q.1);
-    // Of the power that is looked at.
-    let mut d_power = Square::zero(q.1);
-    for (at, factor) in factors.iter().enumerate().rev() {
-        d_power.add(*factor, gradient);
-        match at.checked_sub(1) {
-            Some(before) => {
-                dq.add(1.0, &powers[before].transposed().times(&d_power));
-                d_power = d_power.times(&transposed);
-            }
-            None => dq.add(1.0, &d_power),
+/// A multiple of Q, and of I.
+fn line(q: &[f32], factor: f32, number: f32, size: usize, out: &mut [f32]) {
+    out.iter_mut().zip(q).for_each(|(out, q)| *out = factor * q);
+    add_diagonal(out, size, number);
+}
+
+/// The derivative of the sum at -Q along a direction, by Horner's rule.
+fn series_derivative<'a>(
+    triangles: &[f32],
+    factors: &[f32],
+    size: usize,
+    direction: &[f32],
+    scratch: &'a mut [f32],
+) -> &'a [f32] {
+    let [q, sum, derivative, next] = squares(scratch, direction.len());
+    let [below @ .., before, highest] = factors else {
+        derivative.fill(0.0);
+        return derivative;
+    };
+    skew(triangles, size, -1.0, q);
+    line(q, *highest, *before, size, sum);
+    line(direction, *highest, 0.0, size, derivative);
+    for (at, factor) in below.iter().enumerate().rev() {
+        multiply(size, &[[direction, sum], [q, derivative]], next);
+        derivative.copy_from_slice(next);
+        if at > 0 {
+            multiply(size, &[[q, sum]], next);
+            add_diagonal(next, size, *factor);
+            sum.copy_from_slice(next);
         }
     }
-    dq
+    derivative
 }
 
-/// `(I - Q)(I + Q)⁻¹`, and the inverse.
-fn exact(q: &Square) -> (Square, Square) {
-    let (mut sum, mut difference) = (Square::identity(q.1), Square::identity(q.1));
-    sum.add(1.0, q);
-    difference.add(-1.0, q);
-    let inverse = sum.inverse();
-    (difference.times(&inverse), inverse)
+/// The derivative of `2 (I + Q)⁻¹ - I` at -Q along a direction: `-2 (I - Q)⁻¹ direction (I - Q)⁻¹`.
+fn exact_derivative<'a>(triangles: &[f32], size: usize, direction: &[f32], scratch: &'a mut [f32]) -> &'a [f32] {
+    let [inverse, product, derivative] = squares(scratch, direction.len());
+    skew(triangles, size, -1.0, inverse);
+    add_diagonal(inverse, size, 1.0);
+    invert(inverse, size);
+    multiply(size, &[[direction, inverse]], product);
+    multiply(size, &[[inverse, product]], derivative);
+    derivative.iter_mut().for_each(|value| *value *= -2.0);
+    derivative
 }
 
-/// From `dR = -(I + R) dQ (I + Q)⁻¹`.
-fn exact_gradient(q: &Square, gradient: &Square) -> Square {
-    let (rotation, inverse) = exact(q);
-    let mut left = Square::identity(q.1);
-    left.add(1.0, &rotation);
-    let product = left.transposed().times(gradient).times(&inverse.transposed());
-    let mut dq = Square::zero(q.1);
-    dq.add(-1.0, &product);
-    dq
+/// Parts of the scratch, of `len` elements each.
+fn squares<const N: usize>(mut scratch: &mut [f32], len: usize) -> [&mut [f32]; N] {
+    std::array::from_fn(|_| {
+        let (square, rest) = std::mem::take(&mut scratch).split_at_mut(len);
+        scratch = rest;
+        square
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{assert_close, units};
+
+    fn rotated(triangles: &[f32], blocks: usize, size: usize, terms: Option<usize>) -> Vec<f32> {
+        let mut scratch = vec![f32::NAN; rotation_scratch(blocks, size, terms)];
+        let mut out = vec![f32::NAN; blocks * size * size];
+        rotations(triangles, size, terms, &mut scratch, &mut out);
+        out
+    }
+
+    fn gradients(triangles: &[f32], size: usize, terms: Option<usize>, d_rotations: &[f32]) -> Vec<f32> {
+        let blocks = d_rotations.len() / (size * size);
+        let mut scratch = vec![f32::NAN; gradient_scratch(blocks, size, terms)];
+        let mut out = vec![f32::NAN; triangles.len()];
+        triangle_gradients(triangles, size, terms, d_rotations, &mut scratch, &mut out);
+        out
+    }
 
     fn triangles(blocks: usize, size: usize) -> Vec<f32> {
-        let count = blocks * triangle(size);
-        (0..count).map(|at| ((at * 7919 % 101) as f32 - 50.0) / 400.0).collect()
+        let values = units(blocks * triangle(size), 3);
+        // The norm of Q is about one.
+        values.iter().map(|value| value / (size as f32).sqrt()).collect()
+    }
+
+    /// The product of two matrices by a plain loop.
+    fn times(a: &[f64], b: &[f64], size: usize) -> Vec<f64> {
+        let element = |at: usize| {
+            (0..size)
+                .map(|k| a[at / size * size + k] * b[k * size + at % size])
+                .sum()
+        };
+        (0..size * size).map(element).collect()
+    }
+
+    fn wide(values: &[f32]) -> Vec<f64> {
+        values.iter().map(|value| f64::from(*value)).collect()
+    }
+
+    /// Sizes below and above a tile of products, with several groups of blocks, and one of a block alone.
+    const SHAPES: [(usize, usize); 5] = [(3, 7), (1, 1), (70, 32), (5, 160), (2, 300)];
+
+    #[test]
+    fn exact_rotations_are_those_of_plain_loops() {
+        for (blocks, size) in SHAPES {
+            let w = triangles(blocks, size);
+            let exact = rotated(&w, blocks, size, None);
+            for (at, block) in exact.chunks(size * size).enumerate().skip(blocks - 1) {
+                // R (I + Q) = I - Q.
+                let mut q = vec![0.0; size * size];
+                let mut values = w[at * triangle(size)..].iter().map(|value| f64::from(*value));
+                for row in 0..size {
+                    for col in row + 1..size {
+                        let value = values.next().unwrap();
+                        (q[row * size + col], q[col * size + row]) = (value, -value);
+                    }
+                }
+                let plus_identity = |sign: f64| -> Vec<f64> {
+                    let identity = |at: usize| if at % (size + 1) == 0 { 1.0 } else { 0.0 };
+                    q.iter().enumerate().map(|(at, q)| identity(at) + sign * q).collect()
+                };
+                let product = times(&wide(block), &plus_identity(1.0), size);
+                let product = product.iter().map(|value| *value as f32);
+                assert_close(product, &plus_identity(-1.0), 3e-6, &format!("{blocks} of {size}"));
+            }
+        }
     }
 
     #[test]
-    fn exact_rotations_are_orthogonal_and_sums_come_near() {
-        let (blocks, size) = (3, 7);
-        let w = triangles(blocks, size);
-        let rotations_of = |terms| {
-            let mut out = vec![0f32; blocks * size * size];
-            rotations(&w, size, terms, &mut out);
-            out
-        };
-        let exact = rotations_of(None);
-        for block in exact.chunks(size * size) {
-            let block = Square(block.iter().map(|value| f64::from(*value)).collect(), size);
-            let square = block.times(&block.transposed());
-            for (value, one) in square.0.iter().zip(Square::identity(size).0) {
-                assert!((value - one).abs() < 1e-6, "{value} is not {one}");
+    fn sums_come_near_and_are_those_of_plain_loops() {
+        for (blocks, size) in SHAPES {
+            // PEFT's Q is the negative of the one that its solved form has.
+            let w: Vec<f32> = triangles(blocks, size).iter().map(|value| value / 4.0).collect();
+            let negative: Vec<f32> = w.iter().map(|value| -value).collect();
+            let exact = rotated(&w, blocks, size, None);
+            let near = |terms| {
+                let sum = rotated(&negative, blocks, size, Some(terms));
+                let differences = sum.iter().zip(&exact).map(|(a, b)| (a - b).abs());
+                differences.fold(0f32, f32::max)
+            };
+            assert!(near(12) <= near(5) && near(12) < 1e-3, "{} {}", near(12), near(5));
+            assert_eq!(rotated(&w, blocks, size, Some(3)), rotated(&w, blocks, size, Some(4)));
+            // I + 2Q + 2Q² + Q³, with Q from the sum of two terms.
+            if size > 1 {
+                let of_two = rotated(&w, blocks, size, Some(2));
+                let first = wide(&of_two[..size * size]);
+                let identity = |at: usize| if at % (size + 1) == 0 { 1.0 } else { 0.0 };
+                let q: Vec<f64> = first
+                    .iter()
+                    .enumerate()
+                    .map(|(at, value)| (value - identity(at)) / 2.0)
+                    .collect();
+                let square = times(&q, &q, size);
+                let cube = times(&square, &q, size);
+                let want = |at: usize| identity(at) + 2.0 * (q[at] + square[at]) + cube[at];
+                let want: Vec<f64> = (0..size * size).map(want).collect();
+                let got = rotated(&w, blocks, size, Some(4));
+                assert_close(
+                    got[..size * size].iter().copied(),
+                    &want,
+                    2e-6,
+                    &format!("{blocks} of {size}"),
+                );
             }
         }
-        // PEFT's Q is the negative of the one that its solved form has.
-        let near = |terms| {
-            let w: Vec<f32> = w.iter().map(|value| -value).collect();
-            let mut out = vec![0f32; exact.len()];
-            rotations(&w, size, Some(terms), &mut out);
-            let differences = out.iter().zip(&exact).map(|(a, b)| (a - b).abs());
-            differences.fold(0f32, f32::max)
-        };
-        assert!(near(12) < near(5) && near(12) < 1e-3, "{} {}", near(12), near(5));
-        assert_eq!(rotations_of(Some(3)), rotations_of(Some(4)));
     }
 
     #[test]
     fn gradients_are_those_of_finite_differences() {
-        let (blocks, size) = (2, 5);
-        let w = triangles(blocks, size);
-        let weights: Vec<f32> = (0..blocks * size * size).map(|at| (at % 13) as f32 - 6.0).collect();
-        for terms in [None, Some(2), Some(3), Some(5), Some(8)] {
-            let value = |w: &[f32]| -> f64 {
-                let mut out = vec![0f32; weights.len()];
-                rotations(w, size, terms, &mut out);
-                out.iter().zip(&weights).map(|(a, b)| f64::from(a * b)).sum()
-            };
-            let mut gradient = vec![0f32; w.len()];
-            triangle_gradients(&w, size, terms, &weights, &mut gradient);
-            for at in 0..w.len() {
-                let moved = |by: f32| {
-                    let mut moved = w.clone();
-                    moved[at] += by;
-                    value(&moved)
+        for (blocks, size) in [(2, 5), (90, 33), (2, 260)] {
+            let w = triangles(blocks, size);
+            let weights: Vec<f32> = (0..blocks * size * size).map(|at| (at % 13) as f32 - 6.0).collect();
+            for terms in [None, Some(1), Some(2), Some(3), Some(5), Some(8)] {
+                let gradient = gradients(&w, size, terms, &weights);
+                // Along one number of a small block, and along all of large ones.
+                let directions: Vec<Vec<f32>> = match w.len() {
+                    0..100 => (0..w.len())
+                        .map(|at| (0..w.len()).map(|of| if of == at { 1.0 } else { 0.0 }).collect())
+                        .collect(),
+                    len => vec![units(len, 5).iter().map(|value| value / (size as f32).sqrt()).collect()],
                 };
-                let slope = (moved(1e-2) - moved(-1e-2)) / 2e-2;
-                assert!(
-                    (slope - f64::from(gradient[at])).abs() < 2e-2 * slope.abs().max(1.0),
-                    "{terms:?}, {at}: {slope} and {}",
-                    gradient[at]
-                );
+                for direction in directions {
+                    let value = |by: f32| -> f64 {
+                        let w: Vec<f32> = w.iter().zip(&direction).map(|(w, along)| w + by * along).collect();
+                        let out = rotated(&w, blocks, size, terms);
+                        out.iter()
+                            .zip(&weights)
+                            .map(|(a, b)| f64::from(*a) * f64::from(*b))
+                            .sum()
+                    };
+                    let slope = (value(1e-2) - value(-1e-2)) / 2e-2;
+                    let pairs = gradient.iter().zip(&direction);
+                    let along: f64 = pairs.map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+                    assert!(
+                        (slope - along).abs() < 2e-2 * slope.abs().max(1.0),
+                        "{terms:?}, {blocks} of {size}: {slope} and {along}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn results_do_not_depend_on_the_threads() {
+        for (blocks, size) in [(70, 32), (2, 300)] {
+            for terms in [None, Some(5)] {
+                let w = triangles(blocks, size);
+                let run = |threads| {
+                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                    pool.install(|| {
+                        let rotations = rotated(&w, blocks, size, terms);
+                        let gradients = gradients(&w, size, terms, &rotations);
+                        (rotations, gradients)
+                    })
+                };
+                assert_eq!(run(1), run(3), "{blocks} of {size}, {terms:?}");
             }
         }
     }

@@ -101,6 +101,23 @@ pub fn number(key: &str, value: f64, holds: bool, range: &str) -> Checked {
     }
 }
 
+/// Checks the rank of an adapter.
+///
+/// # Errors
+/// If it is 0, or more than 65536.
+pub fn rank(key: &str, value: usize) -> Checked {
+    at_least(key, value, 1).and_then(|()| at_most(key, value, 1 << 16))
+}
+
+/// Checks the alpha of an adapter.
+///
+/// # Errors
+/// If it is 0 or less, or more than 1e6.
+pub fn alpha(key: &str, value: f64) -> Checked {
+    let holds = value > 0.0 && value <= 1e6;
+    number(key, value, holds, "more than 0 and at most 1e6")
+}
+
 /// Checks a probability of dropout.
 ///
 /// # Errors

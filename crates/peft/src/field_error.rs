@@ -23,8 +23,29 @@ impl FieldError {
         }
     }
 
+    /// A value that is not one of the field's, by the reader's message.
+    pub(super) fn value(field: &str, value: impl Display, message: &str) -> Self {
+        Self::new(field, format!("`{field}: {value}`: {}", in_plain_words(message)))
+    }
+
     /// A value that asks for something that is not done here.
     pub(super) fn unsupported(field: &str, value: impl Display) -> Self {
         Self::new(field, format!("`{field}: {value}` is not supported"))
     }
+}
+
+/// A message of serde without Rust's names of types.
+fn in_plain_words(message: &str) -> String {
+    let Some((got, expected)) = message.rsplit_once(", expected ") else {
+        return message.to_owned();
+    };
+    let expected = match expected {
+        "usize" | "u64" | "u32" => "a whole number of 0 or more",
+        "i64" | "i32" => "a whole number",
+        "f64" | "f32" => "a number",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        other => other,
+    };
+    format!("{got}, expected {expected}")
 }

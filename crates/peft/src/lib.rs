@@ -11,10 +11,6 @@ mod size;
 mod targets;
 mod tensor;
 
-pub use ::options::methods::{
-    HADA, IA3, LOKR_W1, LOKR_W2, LORA_A, LORA_B, MAGNITUDE, MISS, OFT_R, PROMPT_EMBEDDING, PROMPT_EMBEDDINGS,
-    PROMPT_ENCODER, VERA_B, VERA_D, VERA_SHARED, tuned,
-};
 pub use agree::{check_norms, check_options};
 pub use config::{Config, FieldKey, task_type};
 pub use error::{AdapterError, ConfigError};

@@ -30,6 +30,14 @@ pub enum PlanError {
         /// The key that decides the length.
         asked_by: &'static str,
     },
+    /// The largest value of a key is asked for that the cell does not heed.
+    #[error("`{key}` has no effect with `adapter: {adapter}`, so no value of it is the largest")]
+    Unheeded {
+        /// The key whose largest value is asked for.
+        key: &'static str,
+        /// The method that does not heed it.
+        adapter: &'static str,
+    },
     /// The model never generates.
     #[error("`torch.generation.eval_steps`: the training ends after {0} steps")]
     NeverGenerates(usize),

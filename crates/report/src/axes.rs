@@ -77,6 +77,12 @@ pub(crate) fn fixed(entries: &[Entry], axes: &[String]) -> Vec<Setting> {
         } else {
             continue;
         };
+        let applies_to_all = entries.iter().all(|entry| applies(&entry.get(&key)));
+        let value = if applies_to_all {
+            value
+        } else {
+            format!("{value} where it applies")
+        };
         settings.push(Setting { key, value });
     }
     settings

@@ -158,7 +158,7 @@ fn task(study: &Study, index: usize, attempt: u32) -> Task {
 }
 
 fn label(study: &Study, study_cell: &StudyCell) -> String {
-    let axis = |(name, value): (&String, &Value)| format!("{name}={}", setting(name, &value.clone().into()));
+    let axis = |(name, _): (&String, &Value)| format!("{name}={}", setting(name, &study_cell.shown_axis(name).into()));
     let mut parts: Vec<String> = study_cell.heeded_axes().map(axis).collect();
     if study.shows_seeds() {
         parts.push(format!("seed={}", study_cell.cell.seed));

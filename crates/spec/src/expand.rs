@@ -17,7 +17,7 @@ use yaml::place::Place;
 use yaml::tree::Node;
 
 use super::adapter_config::AdapterConfigs;
-use super::axis_values::axis_values;
+use super::axis_values::{axis_values, values_of};
 use super::filter::{self, Filter};
 use super::key_path::nearest_path;
 use super::lineage::Lineage;
@@ -79,10 +79,8 @@ pub(crate) fn expand(
         origins: HashMap::new(),
         merged: 0,
         invalid: IndexMap::new(),
-        idle: IdleDefaults::default(),
-        combinations: 0,
+        idle: IdleDefaults::new(defaults),
         saw_all: true,
-        included: Vec::new(),
         sound: mistakes.is_empty(),
         mistakes,
     };
@@ -177,16 +175,14 @@ struct Expander<'s> {
     filter: Option<Filter<'s>>,
     axes: Vec<String>,
     cells: Vec<StudyCell>,
-    origins: HashMap<String, Origin>,
+    /// Where each id comes from, and the index of its cell.
+    origins: HashMap<String, (Origin, usize)>,
     /// How many cells the overrides made equal to an earlier one.
     merged: usize,
     /// Values that cells cannot have, with the number of cells, by key and place.
     invalid: IndexMap<(String, Option<Place>), (Diagnostic, usize)>,
     /// Defaults that some cells do not heed.
     idle: IdleDefaults,
-    /// The combinations that are not excluded, and the included cells.
-    combinations: usize,
-    included: Vec<usize>,
     /// False if a sample was drawn before all combinations were looked at.
     saw_all: bool,
     /// No mistake so far leaves open which cells there are.
@@ -286,7 +282,11 @@ impl<'s> Expander<'s> {
         for assignment in self.assignments(origin) {
             assignment.apply(&mut tree);
         }
-        let in_config = match self.configs.expand(&mut tree) {
+        let expanded = match self.leaves_adapter_out(&tree) {
+            true => Ok(Vec::new()),
+            false => self.configs.expand(&mut tree),
+        };
+        let in_config = match expanded {
             Ok(in_config) => in_config,
             Err(mistake) => return self.refuse(vec![mistake], origin),
         };
@@ -302,6 +302,14 @@ impl<'s> Expander<'s> {
             keys,
         };
         Some((made, in_config))
+    }
+
+    /// True if a combination has `rank: 0` of its own beside the defaults' file of an adapter, which it does not heed.
+    fn leaves_adapter_out(&self, tree: &Node) -> bool {
+        let place = |tree: &Node, key: &str| tree.get(&[key]).map(|node| node.place);
+        let is_default = |key| place(tree, key) == place(self.defaults, key);
+        let is_zero = tree.get(&["rank"]).and_then(Node::text) == Some("0");
+        is_zero && !is_default("rank") && is_default("adapter_config")
     }
 
     /// Reports what is wrong with a combination, which makes no cell.
@@ -327,10 +335,6 @@ impl<'s> Expander<'s> {
     /// Checks a cell and adds it, once for each repeat.
     fn add(&mut self, made: Made) {
         let origin = made.origin;
-        match origin {
-            Origin::Product(_) => self.combinations += 1,
-            Origin::Include(index) => self.included.push(index),
-        }
         let Some(Made { mut cell, mut keys, .. }) = self.checked(made) else {
             return;
         };
@@ -351,7 +355,7 @@ impl<'s> Expander<'s> {
         let id = cell.id_of(keys);
         match self.origins.entry(id.clone()) {
             Slot::Vacant(slot) => {
-                slot.insert(origin);
+                slot.insert((origin, self.cells.len()));
                 let axes = axis_values(&self.axes, &cell, keys);
                 self.cells.push(StudyCell {
                     id,
@@ -361,8 +365,9 @@ impl<'s> Expander<'s> {
                 });
             }
             Slot::Occupied(_) if !self.pinned.is_empty() => self.merged += 1,
+            Slot::Occupied(slot) if differs_idly(&self.axes, &self.cells[slot.get().1].cell, &cell) => self.merged += 1,
             Slot::Occupied(slot) => {
-                let first = *slot.get();
+                let (first, _) = *slot.get();
                 // One of them shows what is wrong.
                 if std::mem::take(&mut self.sound) {
                     self.mistakes.add(self.duplicate(first, origin));
@@ -387,4 +392,14 @@ impl<'s> Expander<'s> {
             }
         }
     }
+}
+
+/// True if two cells with one id differ in axes that they do not heed.
+fn differs_idly(axes: &[String], one: &Cell, other: &Cell) -> bool {
+    let (one_values, other_values) = (values_of(axes, &one.to_map()), values_of(axes, &other.to_map()));
+    let mut differing = axes
+        .iter()
+        .filter(|axis| one_values[*axis] != other_values[*axis])
+        .peekable();
+    differing.peek().is_some() && differing.all(|axis| !one.heeds(axis))
 }

@@ -208,9 +208,8 @@ impl Study {
             ..cell.clone()
         };
         let named = ALWAYS.into_iter().map(|key| (key.to_owned(), shown.value(key)));
-        let has_adapter = cell.method().is_some();
         let mut keys: IndexMap<String, Value> = named
-            .filter(|(key, value)| !value.is_null() && (has_adapter || key != "target_modules"))
+            .filter(|(key, value)| !value.is_null() && (key == "rank" && cell.method().is_none() || cell.heeds(key)))
             .collect();
         for (key, value) in cell.to_map() {
             match (value, default.value(&key)) {
@@ -321,6 +320,8 @@ mod tests {
         assert_eq!(keys["torch.use_cache"], true);
         assert_eq!((&keys["rank"], &keys["dtype"]), (&json!(0), &json!("float16")));
         assert!(!keys.contains_key("target_modules") && !keys.contains_key("eval_fraction"));
+        let oft = study("tiny", None, &["adapter=oft"]).unwrap();
+        assert!(!oft.named_configuration().unwrap().contains_key("rank"));
         let of_file = parse(Path::new("x.yaml"), "name: x", &Overrides::default()).unwrap();
         assert_eq!(of_file.named_configuration(), None);
     }

@@ -146,6 +146,20 @@ impl StudyCell {
         self.axes.iter().filter(|(axis, _)| self.cell.heeds(axis))
     }
 
+    /// The value of an axis as people are shown it: of a map what differs from its defaults, null if the cell does not heed
+    /// the axis.
+    pub fn shown_axis(&self, axis: &str) -> Json {
+        let mut value = self.axes.get(axis).cloned().unwrap_or_default();
+        if let Json::Object(map) = &mut value {
+            let default = Cell::default().value(axis);
+            map.retain(|name, value| default.get(name.as_str()) != Some(value));
+            if map.is_empty() {
+                return "default".into();
+            }
+        }
+        value
+    }
+
     /// The cell as the spec has it, with the values that it leaves open.
     pub fn asked(&self) -> &Cell {
         match &self.lineage {

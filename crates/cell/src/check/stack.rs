@@ -106,7 +106,7 @@ impl Cell {
 
     /// The number formats of our trainer.
     fn check_formats(&self, found: &mut Found) {
-        if self.adapter_dtype == FloatDtype::Float16 {
+        if self.adapter_dtype == FloatDtype::Float16 && self.heeds("adapter_dtype") {
             let message = "adapters are trained in float32 or bfloat16";
             found.add(Invalid::new("adapter_dtype", message).help("use `adapter_dtype: bfloat16`"));
         }
@@ -197,6 +197,11 @@ impl Cell {
                     .with("gradient_checkpointing")
                     .help("leave the key out, or use `gradient_checkpointing: full`"),
             );
+        }
+        if self.torch.repeat_kv.is_some() && !self.heeds("torch.repeat_kv") {
+            let message = "only decoders with `attn_implementation: sdpa` and no prefix repeat keys and values";
+            let invalid = Invalid::idle("torch.repeat_kv", message).with("attn_implementation");
+            found.add(invalid.with("task").with("adapter").help("leave the key out"));
         }
     }
 
@@ -325,9 +330,13 @@ impl Cell {
         let Some(version) = &self.torch.peft_version else {
             return Ok(());
         };
+        if self.method().is_none() {
+            // No release is loaded.
+            return Ok(());
+        }
         let release = Peft::of(version).map_err(|mistake| Invalid::of("torch.peft_version", mistake))?;
         let is_plain = self.adapter == Adapter::Lora && !self.lora.init_lora_weights.changes_weight();
-        if self.method().is_some() && !is_plain && !release.has_methods {
+        if !is_plain && !release.has_methods {
             let message = "what releases of PEFT before 0.20.0 do has been studied for LoRA alone";
             let key = if self.adapter == Adapter::Lora {
                 "lora.init_lora_weights"
@@ -345,6 +354,10 @@ impl Cell {
             return Ok(());
         };
         let key = "torch.bitsandbytes_version";
+        if !self.heeds(key) {
+            // No release is loaded.
+            return Ok(());
+        }
         let release = Bitsandbytes::of(version).map_err(|mistake| Invalid::of(key, mistake))?;
         let invalid = |message: &str| Invalid::new(key, message).with("dtype");
         if self.dtype == Dtype::Int4 && self.bnb_4bit_blocksize < release.least_block {

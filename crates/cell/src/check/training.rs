@@ -176,12 +176,9 @@ impl Cell {
             (0.0..=1.0).contains(&warmup),
             "from 0 to 1",
         ));
-        if let Some(steps) = self.warmup_steps {
-            found.check(at_least("warmup_steps", steps, 1));
-            if warmup > 0.0 {
-                let invalid = Invalid::new("warmup_steps", "the share of the steps is given, too").with("warmup_ratio");
-                found.add(invalid.help("keep one of them"));
-            }
+        if warmup > 0.0 && self.warmup_steps.is_some_and(|steps| steps > 0) {
+            let invalid = Invalid::new("warmup_steps", "the share of the steps is given, too").with("warmup_ratio");
+            found.add(invalid.help("keep one of them"));
         }
     }
 

@@ -15,6 +15,7 @@ use super::{
     interface::{Adapter, InputMap},
 };
 use crate::{
+    convert::{self, Converted},
     param::Param,
     tensor::{Tensor, floating, for_format},
 };
@@ -55,20 +56,38 @@ impl Oft {
         })
     }
 
-    /// The triangles in float32, in this process's memory.
-    fn triangles(&self) -> Result<Vec<f32>> {
-        self.triangles.value.to_vec_f32()
+    /// How many matrices there are.
+    fn blocks(&self) -> usize {
+        self.triangles.value.rows()
     }
+}
+
+/// The elements in float32, in this process's memory.
+fn in_memory(tensor: &Tensor) -> Result<Converted<'_>> {
+    if tensor.has_kernels() {
+        return convert::widen(tensor);
+    }
+    let values = Buffer::from(tensor.to_vec_f32()?);
+    Ok(Converted::Copy(Tensor::new(values, tensor.shape())))
 }
 
 impl Adapter for Oft {
     fn input_map(&self) -> Result<Option<Box<InputMap>>> {
         let value = &self.triangles.value;
-        let shape = (value.rows() * self.size, self.size);
+        let shape = (self.blocks() * self.size, self.size);
         let mut rotations = Buffer::<f32>::unwritten(shape.0 * shape.1);
+        let triangles = in_memory(value)?;
+        let mut scratch = Buffer::<f32>::unwritten(cayley::rotation_scratch(self.blocks(), self.size, self.terms));
         if !memory::is_dry_run() {
-            cayley::rotations(&self.triangles()?, self.size, self.terms, rotations.values_mut());
+            cayley::rotations(
+                triangles.values()?,
+                self.size,
+                self.terms,
+                scratch.values_mut(),
+                rotations.values_mut(),
+            );
         }
+        drop((triangles, scratch));
         let rotations = Tensor::on_device(rotations, shape, value.device())?;
         Ok(Some(Box::new(InputMap::Blocks(rotations))))
     }
@@ -79,15 +98,24 @@ impl Adapter for Oft {
 
     fn accumulate_input_map(&mut self, gradient: Tensor) -> Result<()> {
         let shape = self.triangles.value.shape();
-        let mut triangles = Buffer::<f32>::unwritten(shape.len());
+        let mut of_triangles = Buffer::<f32>::unwritten(shape.len());
+        let (triangles, of_rotations) = (in_memory(&self.triangles.value)?, in_memory(&gradient)?);
+        let mut scratch = Buffer::<f32>::unwritten(cayley::gradient_scratch(self.blocks(), self.size, self.terms));
         if !memory::is_dry_run() {
-            let of_rotations = gradient.to_vec_f32()?;
-            let out = triangles.values_mut();
-            cayley::triangle_gradients(&self.triangles()?, self.size, self.terms, &of_rotations, out);
+            cayley::triangle_gradients(
+                triangles.values()?,
+                self.size,
+                self.terms,
+                of_rotations.values()?,
+                scratch.values_mut(),
+                of_triangles.values_mut(),
+            );
         }
+        drop((triangles, of_rotations, scratch));
         drop(gradient);
         let device = self.triangles.value.device().clone();
-        self.triangles.accumulate(Tensor::on_device(triangles, shape, &device)?)
+        self.triangles
+            .accumulate(Tensor::on_device(of_triangles, shape, &device)?)
     }
 
     fn params<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
@@ -97,7 +125,7 @@ impl Adapter for Oft {
 
 /// W with its columns rotated back, block by block: `W Rᵀ`.
 pub(super) struct Rotated {
-    /// `[blocks, size, size]`; a single one is that of all blocks.
+    /// `[blocks, size, size]`; a single one is that of all blocks. None of blocks with one feature.
     rotations: Vec<f32>,
     size: usize,
 }
@@ -106,15 +134,20 @@ impl Rotated {
     pub(super) fn of(oft: &Options, saved: &Saved<'_>) -> Self {
         let size = oft.block_size(saved.columns);
         let triangles = saved.values(options::methods::OFT_R);
-        let blocks = triangles.len() / cayley::triangle(size).max(1);
+        let blocks = triangles.len().checked_div(cayley::triangle(size)).unwrap_or(0);
         let mut rotations = vec![0f32; blocks * size * size];
-        cayley::rotations(triangles, size, oft.terms(), &mut rotations);
+        let mut scratch = vec![0f32; cayley::rotation_scratch(blocks, size, oft.terms())];
+        cayley::rotations(triangles, size, oft.terms(), &mut scratch, &mut rotations);
         Self { rotations, size }
     }
 }
 
 impl Change for Rotated {
     fn apply(&self, values: &mut [f32], columns: usize, _: Range<usize>) {
+        // A block of one feature is not rotated.
+        if self.size < 2 {
+            return;
+        }
         let blocks = self.rotations.chunks(self.size * self.size);
         let mut rotated = vec![0f32; columns];
         for row in values.chunks_mut(columns) {

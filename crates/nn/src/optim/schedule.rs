@@ -5,7 +5,7 @@ use options::{LrScheduler, ScheduleOptions};
 /// The learning rate at `step` (from 0) of `steps`.
 pub fn learning_rate(options: &ScheduleOptions, step: usize, steps: usize) -> f64 {
     let by_ratio = || (steps as f64 * options.warmup_ratio).ceil() as usize;
-    let warmup = options.warmup_steps.unwrap_or_else(by_ratio);
+    let warmup = options.warmup_steps.filter(|steps| *steps > 0).unwrap_or_else(by_ratio);
     options.learning_rate * factor(options.scheduler, step, steps, warmup)
 }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::interface::{Context, Facts, Field, Layer, Method, Of, SavedTensor, Tensor, fixed, key, start};
-use crate::invalid::{Invalid, at_least, at_most, number};
+use super::interface::{Context, Facts, Field, Layer, Method, Of, OwnScales, SavedTensor, Tensor, fixed, key, start};
+use crate::invalid::{self, Invalid};
 use crate::{Dtype, Patterns, Stack, matching};
 
 /// The first product's factors, `[output features, rank]` and `[rank, input features]`, and the second's.
@@ -65,6 +65,17 @@ impl Default for Loha {
     }
 }
 
+impl Loha {
+    fn own_scales(&self) -> OwnScales<'_> {
+        OwnScales {
+            map: "loha",
+            ranks: &self.rank_pattern,
+            alphas: &self.alpha_pattern,
+            alpha_key: "loha.alpha",
+        }
+    }
+}
+
 impl Method for Loha {
     fn tensors(&self, layer: &Layer<'_>) -> Vec<Tensor> {
         let (rank, left, right) = (layer.rank, layer.rows, layer.columns);
@@ -85,7 +96,7 @@ impl Method for Loha {
     }
 
     fn scale(&self, rank: usize, _lora_alpha: f64, module: &str) -> f64 {
-        matching(&self.alpha_pattern, module).unwrap_or(self.alpha) / rank as f64
+        scale(rank, self.alpha, &self.alpha_pattern, module)
     }
 
     fn alpha_pattern(&self) -> Option<&Patterns<f64>> {
@@ -93,38 +104,23 @@ impl Method for Loha {
     }
 
     fn check_values(&self, found: &mut Vec<Invalid>) {
-        check_scale("loha", self.alpha, &self.rank_pattern, &self.alpha_pattern, found);
+        found.extend(invalid::alpha("loha.alpha", self.alpha).err());
+        self.own_scales().check_values(found);
+    }
+
+    fn check_patterns(&self, rank: usize, _lora_alpha: f64, found: &mut Vec<Invalid>) {
+        self.own_scales().check_idle(rank, self.alpha, found);
     }
 
     fn check(&self, context: &Context<'_>, found: &mut Vec<Invalid>) {
+        self.check_patterns(context.rank, context.lora_alpha, found);
         check_four_bits(context, found);
     }
 }
 
-/// The ranges of ranks and alphas of the map `map`.
-pub(super) fn check_scale(
-    map: &str,
-    alpha: f64,
-    ranks: &Patterns<usize>,
-    alphas: &Patterns<f64>,
-    found: &mut Vec<Invalid>,
-) {
-    let mut check = |key: String, alpha: f64| {
-        let holds = alpha > 0.0 && alpha <= 1e6;
-        found.extend(number(&key, alpha, holds, "more than 0 and at most 1e6").err());
-    };
-    check(format!("{map}.alpha"), alpha);
-    for (pattern, alpha) in alphas {
-        check(format!("{map}.alpha_pattern.{pattern}"), *alpha);
-    }
-    for (pattern, rank) in ranks {
-        let key = format!("{map}.rank_pattern.{pattern}");
-        found.extend(
-            at_least(&key, *rank, 1)
-                .and_then(|()| at_most(&key, *rank, 1 << 16))
-                .err(),
-        );
-    }
+/// The factor of a product of a module whose adapter has this rank: its alpha, or that of all, over the rank.
+pub(super) fn scale(rank: usize, alpha: f64, alphas: &Patterns<f64>, module: &str) -> f64 {
+    matching(alphas, module).unwrap_or(alpha) / rank as f64
 }
 
 /// What PEFT does not do beside weights of 4 bits, whose shape it takes for the layer's.

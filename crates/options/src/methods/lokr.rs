@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::interface::{Context, Facts, Layer, Method, Of, SavedTensor, Tensor, fixed, key, start, word};
-use super::loha::{DROPOUTS, check_four_bits, check_scale};
-use crate::invalid::{Invalid, at_least};
-use crate::{Patterns, matching};
+use super::interface::{Context, Facts, Layer, Method, Of, OwnScales, SavedTensor, Tensor, fixed, key, start, word};
+use super::loha::{DROPOUTS, check_four_bits, scale};
+use crate::Patterns;
+use crate::invalid::{self, Invalid, at_least};
 
 /// The first matrix, `[l, m]`, or its factors.
 pub const LOKR_W1: [&str; 3] = ["lokr_w1", "lokr_w1_a", "lokr_w1_b"];
@@ -58,6 +58,7 @@ pub struct Lokr {
     /// The first matrix is a product of two factors, too, where its larger side is more than twice the rank.
     pub decompose_both: bool,
     /// The first factor of the sides. Default: both factors of a side are as equal as can be, PEFT's -1.
+    #[serde(deserialize_with = "factor")]
     #[schemars(range(min = 1))]
     pub decompose_factor: Option<usize>,
     /// Other ranks of some modules, by a regular expression for the end of their names.
@@ -80,6 +81,18 @@ impl Default for Lokr {
     }
 }
 
+/// What stands for PEFT's -1.
+const NO_FACTOR: &str = "leave the key out for PEFT's -1";
+
+/// The first factor of the sides. PEFT's -1 is a mistake of its own.
+fn factor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    let Some(factor) = Option::<i64>::deserialize(deserializer)? else {
+        return Ok(None);
+    };
+    let wrong = |_| de::Error::custom(format!("must be at least 1, got {factor}; {NO_FACTOR}"));
+    usize::try_from(factor).map(Some).map_err(wrong)
+}
+
 /// The shapes of LoKr's two matrices for one layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LokrShape {
@@ -94,6 +107,15 @@ pub struct LokrShape {
 }
 
 impl Lokr {
+    fn own_scales(&self) -> OwnScales<'_> {
+        OwnScales {
+            map: "lokr",
+            ranks: &self.rank_pattern,
+            alphas: &self.alpha_pattern,
+            alpha_key: "lokr.alpha",
+        }
+    }
+
     /// The shapes for a layer with an adapter of this rank (`update_layer` in PEFT's `tuners/lokr/layer.py`).
     pub fn shape(&self, rank: usize, rows: usize, columns: usize) -> LokrShape {
         let [l, k] = self.factors(rows);
@@ -151,7 +173,7 @@ impl Method for Lokr {
     }
 
     fn scale(&self, rank: usize, _lora_alpha: f64, module: &str) -> f64 {
-        matching(&self.alpha_pattern, module).unwrap_or(self.alpha) / rank as f64
+        scale(rank, self.alpha, &self.alpha_pattern, module)
     }
 
     fn alpha_pattern(&self) -> Option<&Patterns<f64>> {
@@ -159,13 +181,20 @@ impl Method for Lokr {
     }
 
     fn check_values(&self, found: &mut Vec<Invalid>) {
-        check_scale("lokr", self.alpha, &self.rank_pattern, &self.alpha_pattern, found);
+        found.extend(invalid::alpha("lokr.alpha", self.alpha).err());
+        self.own_scales().check_values(found);
         if let Some(factor) = self.decompose_factor {
-            found.extend(at_least("lokr.decompose_factor", factor, 1).err());
+            let least = at_least("lokr.decompose_factor", factor, 1);
+            found.extend(least.err().map(|invalid| invalid.help(NO_FACTOR)));
         }
     }
 
+    fn check_patterns(&self, rank: usize, _lora_alpha: f64, found: &mut Vec<Invalid>) {
+        self.own_scales().check_idle(rank, self.alpha, found);
+    }
+
     fn check(&self, context: &Context<'_>, found: &mut Vec<Invalid>) {
+        self.check_patterns(context.rank, context.lora_alpha, found);
         check_four_bits(context, found);
     }
 }

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::interface::{Context, Facts, Field, Layer, Method, Of, SavedTensor, Tensor, fixed, key, other_start, word};
-use crate::invalid::{Invalid, at_least, at_most, number};
+use super::interface::{
+    Context, Facts, Field, Layer, Method, Of, OwnScales, SavedTensor, Tensor, fixed, key, other_start, word,
+};
+use crate::invalid::{Invalid, number};
 use crate::{Bias, Dtype, LoraATraining, Patterns, Stack, Task, matching};
 
 /// LoRA's A, `[rank, input features]`.
@@ -96,6 +98,15 @@ impl Lora {
     pub fn loraplus_lr_ratio(&self) -> f64 {
         self.loraplus_lr_ratio.unwrap_or(1.0)
     }
+
+    fn own_scales(&self) -> OwnScales<'_> {
+        OwnScales {
+            map: "lora",
+            ranks: &self.rank_pattern,
+            alphas: &self.alpha_pattern,
+            alpha_key: "lora_alpha",
+        }
+    }
 }
 
 impl Method for Lora {
@@ -148,6 +159,7 @@ impl Method for Lora {
     }
 
     fn check_values(&self, found: &mut Vec<Invalid>) {
+        self.own_scales().check_values(found);
         if let Some(ratio) = self.loraplus_lr_ratio {
             let holds = ratio > 0.0 && ratio <= 1e6;
             let range = "more than 0 and at most 1e6";
@@ -155,9 +167,13 @@ impl Method for Lora {
         }
     }
 
+    fn check_patterns(&self, rank: usize, lora_alpha: f64, found: &mut Vec<Invalid>) {
+        self.own_scales().check_idle(rank, lora_alpha, found);
+    }
+
     fn check(&self, context: &Context<'_>, found: &mut Vec<Invalid>) {
         let model = context.model;
-        self.check_patterns(context, found);
+        self.check_patterns(context.rank, context.lora_alpha, found);
         let is_dora = context.facts.has_tensor(MAGNITUDE);
         if context.stack == Stack::Candle && is_dora && context.lora_dropout > 0.0 {
             let message = "DoRA is not trained with dropout yet: PEFT then needs a second product with the weight";
@@ -194,27 +210,6 @@ impl Method for Lora {
 }
 
 impl Lora {
-    fn check_patterns(&self, context: &Context<'_>, found: &mut Vec<Invalid>) {
-        for (pattern, rank) in &self.rank_pattern {
-            let key = format!("lora.rank_pattern.{pattern}");
-            let range = at_least(&key, *rank, 1).and_then(|()| at_most(&key, *rank, 1 << 16));
-            found.extend(range.err());
-            if *rank == context.rank {
-                let invalid = Invalid::new(key, format!("{rank} is the rank of every module already"));
-                found.push(invalid.with("rank").help("leave the pattern out"));
-            }
-        }
-        for (pattern, alpha) in &self.alpha_pattern {
-            let key = format!("lora.alpha_pattern.{pattern}");
-            let holds = *alpha > 0.0 && *alpha <= 1e6;
-            found.extend(number(&key, *alpha, holds, "more than 0 and at most 1e6").err());
-            if *alpha == context.lora_alpha {
-                let invalid = Invalid::new(key, format!("{alpha} is the alpha of every module already"));
-                found.push(invalid.with("lora_alpha").help("leave the pattern out"));
-            }
-        }
-    }
-
     /// Factors that are taken out of the weight.
     fn check_start(&self, context: &Context<'_>, is_dora: bool, found: &mut Vec<Invalid>) {
         let (init, dtype) = (self.init_lora_weights, context.model.dtype);

@@ -74,6 +74,13 @@ impl Oft {
         }
     }
 
+    /// The shape of the upper triangles of a layer with so many inputs: the blocks, and the elements of one.
+    pub fn shape(&self, inputs: usize) -> [usize; 2] {
+        let size = self.block_size(inputs);
+        let blocks = if self.block_share { 1 } else { inputs / size };
+        [blocks, size * (size - 1) / 2]
+    }
+
     /// Terms of the sum of powers; `None` solves a system of equations.
     pub fn terms(&self) -> Option<usize> {
         self.use_cayley_neumann.then_some(self.num_cayley_neumann_terms)
@@ -97,9 +104,7 @@ fn nearest_divisor(inputs: usize, asked: usize) -> usize {
 
 impl Method for Oft {
     fn tensors(&self, layer: &Layer<'_>) -> Vec<Tensor> {
-        let size = self.block_size(layer.columns);
-        let blocks = if self.block_share { 1 } else { layer.columns / size };
-        vec![Tensor::new(OFT_R, [blocks, size * (size - 1) / 2])]
+        vec![Tensor::new(OFT_R, self.shape(layer.columns))]
     }
 
     fn shorter_side(&self, _: usize) -> usize {
@@ -149,12 +154,10 @@ impl Method for Oft {
         }
         let terms = self.num_cayley_neumann_terms;
         let key = "oft.num_cayley_neumann_terms";
-        found.extend(
-            at_least(key, terms, 2)
-                .and_then(|()| at_most(key, terms, 1 << 10))
-                .err(),
-        );
-        if !self.use_cayley_neumann && terms != Self::default().num_cayley_neumann_terms {
+        if self.use_cayley_neumann {
+            let range = at_least(key, terms, 2).and_then(|()| at_most(key, terms, 1 << 10));
+            found.extend(range.err());
+        } else if terms != Self::default().num_cayley_neumann_terms {
             let message = "a solved system of equations has no terms";
             let invalid = Invalid::idle(key, message).with("oft.use_cayley_neumann");
             found.push(invalid.help("leave the key out, or use `use_cayley_neumann: true`"));
@@ -191,6 +194,11 @@ mod tests {
             r: 10,
             ..Oft::default()
         };
-        assert_eq!(by_number.block_size(40), 4);
+        assert_eq!((by_number.block_size(40), by_number.shape(40)), (4, [10, 6]));
+        let shared = Oft {
+            block_share: true,
+            ..Oft::default()
+        };
+        assert_eq!((shared.shape(576), Oft::default().shape(576)), ([1, 496], [18, 496]));
     }
 }

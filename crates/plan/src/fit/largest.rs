@@ -83,15 +83,7 @@ impl Largest {
         match self {
             Self::BatchSize => changed.batch_size = value,
             Self::MaxSeqLength => changed.max_seq_length = value,
-            Self::Rank => {
-                // The adapter's scale stays.
-                changed.lora_alpha = cell.alpha_at_rank(value);
-                changed.rank = value;
-                // A pattern that gives the rank of all is an error, and means nothing.
-                changed.lora.rank_pattern.retain(|_, rank| *rank != value);
-                let alpha = changed.lora_alpha();
-                changed.lora.alpha_pattern.retain(|_, own| *own != alpha);
-            }
+            Self::Rank => changed = cell.at_rank(value),
         }
         let needed = changed.data_options().effective_batch_size();
         if let Data::Synthetic(synthetic) = &mut changed.data {
@@ -132,7 +124,7 @@ impl Bound {
 /// cell's other keys stay as they are. `None` if no value fits.
 ///
 /// # Errors
-/// The cell as it is given cannot be planned.
+/// The cell as it is given cannot be planned, or does not heed the key.
 pub fn largest(
     planner: &Planner,
     cell: &Cell,
@@ -155,6 +147,12 @@ pub fn largest(
     };
     // A cell that cannot be planned has an error of its own.
     planner.needed_at_least(cell)?;
+    if !cell.heeds(key.key()) {
+        return Err(PlanError::Unheeded {
+            key: key.key(),
+            adapter: cell.adapter.name(),
+        });
+    }
     let (least, most, last) = key.range(&model);
     let Some(mut best) = fits(least).map(|found| (least, found)) else {
         return Ok(None);

@@ -267,6 +267,18 @@ fn the_largest_value_fits_and_the_next_does_not() {
         assert!(cheaply.found.price.worst().keeps_results() && !cheaply.found.changes.is_empty());
     }
     assert_eq!(largest(&planner, &cell, Largest::Rank, 1000, None, &fit).unwrap(), None);
+    let without_rank = cell.with("adapter", &json!("ia3")).unwrap();
+    let error = largest(&planner, &without_rank, Largest::Rank, limit, None, &fit).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`rank` has no effect with `adapter: ia3`, so no value of it is the largest"
+    );
+    let loha = cell.with("adapter", &json!("loha")).unwrap();
+    let most = largest(&planner, &loha, Largest::Rank, limit, None, &fit)
+        .unwrap()
+        .unwrap();
+    let scale = |cell: &Cell| cell.loha.alpha / cell.rank as f64;
+    assert_eq!(scale(&most.found.cell), scale(&loha));
 }
 
 #[test]

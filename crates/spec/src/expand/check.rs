@@ -3,9 +3,8 @@
 use cell::{Invalid, InvalidCell};
 use yaml::tree::Node;
 
-use super::super::key_path::{lies_in, nearest_node};
-use super::super::sweep::Assignment;
-use super::idle::of_cells;
+use super::super::key_path::nearest_node;
+use super::idle::{IdleDefaults, of_cells};
 use super::{DECIDING, Expander, Made, Origin};
 
 impl Expander<'_> {
@@ -17,6 +16,10 @@ impl Expander<'_> {
             let (left_out, wrong): (Vec<_>, Vec<_>) = found.into_iter().partition(is_idle);
             for invalid in &wrong {
                 self.note_invalid(invalid, &made.tree, made.origin);
+            }
+            if !wrong.is_empty() {
+                // Whether it heeds the others is not known.
+                self.idle.keep(&made.tree);
             }
             for invalid in left_out {
                 if !self.idle.count(&invalid.key) {
@@ -35,6 +38,7 @@ impl Expander<'_> {
             }
             made = without;
         }
+        self.idle.keep(&made.tree);
         Some(made)
     }
 
@@ -48,22 +52,14 @@ impl Expander<'_> {
 
     /// Adds the defaults that no cell heeds to the mistakes. Returns a remark on the others.
     pub(super) fn report_idle(&mut self) -> Option<String> {
-        let is_assigned = |key: &str, name: &str| lies_in(key, name) || lies_in(name, key);
-        let having = |key: &str| {
-            let is_swept = self.sweep.axes().any(|axis| is_assigned(key, axis.name()));
-            let rows = self.included.iter().map(|&index| &self.sweep.include[index]);
-            let has_default = |row: &&Vec<Assignment>| !row.iter().any(|set| is_assigned(key, &set.name));
-            let combinations = if is_swept { 0 } else { self.combinations };
-            combinations + rows.filter(has_default).count()
-        };
         // An override may leave a default of the file without effect, which is no mistake of either.
         let is_in_file = |key: &str| nearest_node(self.defaults, key).map(|node| node.place.is_in_file());
         let is_excused = |key: &str, with: &[&'static str]| {
             is_in_file(key) == Some(true) && with.iter().any(|key| is_in_file(key) == Some(false))
         };
-        let mut idle = std::mem::take(&mut self.idle);
-        let unheeded = idle.unheeded(having, is_excused);
-        let note = idle.note(self.cells.len() / self.repeats.max(1));
+        let mut idle = std::mem::replace(&mut self.idle, IdleDefaults::new(self.defaults));
+        let unheeded = idle.unheeded(is_excused);
+        let note = idle.note(self.cells.len(), self.repeats);
         for diagnostic in unheeded {
             self.mistakes.add(diagnostic);
         }

@@ -26,9 +26,8 @@ pub(super) struct Oft<'t> {
 impl<'t> Oft<'t> {
     pub(super) fn new(oft: &options::Oft, place: &mut Place<'_, 't>) -> Self {
         let [_, columns] = place.dims();
-        let size = oft.block_size(columns as usize);
-        let (elements, size) = ((size * (size - 1) / 2) as u32, size as u32);
-        let blocks = if oft.block_share { 1 } else { columns / size };
+        let size = oft.block_size(columns as usize) as u32;
+        let [blocks, elements] = oft.shape(columns as usize).map(|count| count as u32);
         let zeros = place.factor(&[blocks, elements]);
         Self {
             weight: place.train(options::methods::OFT_R, zeros),

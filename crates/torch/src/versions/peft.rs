@@ -10,8 +10,9 @@ pub struct Peft {
     /// The k-bit preparation ends with `torch.cuda.empty_cache()`. From 0.20.0: `prepare_model_for_kbit_training` in
     /// `utils/other.py`.
     pub empties_cache: bool,
-    /// DoRA, IA3, MiSS, VeRA, and start values that are taken out of a weight are computed as here. From 0.20.0; what
-    /// came before has not been studied, and older releases do not have all of them.
+    /// Other methods than LoRA, and start values that are taken out of a weight, are computed as here. From 0.20.0 for DoRA,
+    /// IA3, MiSS and VeRA; OFT, LoHa and LoKr were compared with 0.21.2 alone. What came before has not been studied, and
+    /// older releases do not have all of them.
     pub has_methods: bool,
 }
 

@@ -51,7 +51,7 @@ impl ComputedRows for Rows<'_> {
     }
 }
 
-/// Elements of a weight whose gradients are held at a time.
+/// Elements of a weight whose gradients are held at a time, at most, if a row has no more.
 const PART: usize = 1 << 18;
 
 /// Adds the gradients of what is trained.
@@ -65,11 +65,12 @@ where
     for<'a> Stored<'a>: OperandReader<P>,
 {
     let (tokens, inputs) = (x.rows(), x.cols());
-    let rows = (PART / inputs).max(1);
     for (at, linear) in linears.iter_mut().enumerate() {
         let Some(delta) = linear.adapter.as_mut().and_then(|adapter| adapter.delta_mut()) else {
             continue;
         };
+        let widths = cuts.iter().filter(|cut| cut.linear == at).map(|cut| cut.width);
+        let rows = widths.max().unwrap_or(0).clamp(1, (PART / inputs).max(1));
         let mut gradients = delta.gradients()?;
         let mut part = Buffer::<f32>::unwritten(rows * inputs);
         for (index, cut) in cuts.iter().enumerate().filter(|(_, cut)| cut.linear == at) {

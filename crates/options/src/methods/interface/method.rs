@@ -74,6 +74,11 @@ pub trait Method: Debug {
         let _ = found;
     }
 
+    /// Adds the patterns that say what all modules have already, with adapters of this rank.
+    fn check_patterns(&self, rank: usize, lora_alpha: f64, found: &mut Vec<Invalid>) {
+        let _ = (rank, lora_alpha, found);
+    }
+
     /// Adds what does not go with the rest of a cell.
     fn check(&self, context: &Context<'_>, found: &mut Vec<Invalid>) {
         let _ = (context, found);

@@ -3,9 +3,11 @@
 mod facts;
 mod field;
 mod method;
+mod own_scales;
 
 pub(super) use facts::OF_LAYERS;
 pub use facts::{Facts, Of, SavedTensor};
 pub use field::{Field, KeyField};
 pub(super) use field::{fixed, key, other_start, remark, start, word};
 pub use method::{Context, Layer, Method, Tensor};
+pub(super) use own_scales::OwnScales;
