@@ -130,7 +130,6 @@ fn torch() {
         "dtype: bfloat16; bnb_4bit_use_double_quant: false",
         "torch: { transformers_version: newest }",
         "torch: { transformers_version: '4.36.2' }",
-        "attn_implementation: eager; torch: { repeat_kv: true }",
         "torch: { bitsandbytes_version: '0.41.1rc1' }",
         "torch: { bitsandbytes_version: '0.39.0' }",
         "dtype: int8; torch: { bitsandbytes_version: '0.43.1' }",

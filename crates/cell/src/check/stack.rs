@@ -198,11 +198,6 @@ impl Cell {
                     .help("leave the key out, or use `gradient_checkpointing: full`"),
             );
         }
-        if self.torch.repeat_kv.is_some() && !self.heeds("torch.repeat_kv") {
-            let message = "only decoders with `attn_implementation: sdpa` and no prefix repeat keys and values";
-            let invalid = Invalid::idle("torch.repeat_kv", message).with("attn_implementation");
-            found.add(invalid.with("task").with("adapter").help("leave the key out"));
-        }
     }
 
     /// What the training loop keeps, where there is something to keep.
