@@ -317,7 +317,7 @@ mod tests {
                     }
                 }
                 let plus_identity = |sign: f64| -> Vec<f64> {
-                    let identity = |at: usize| if at % (size + 1) == 0 { 1.0 } else { 0.0 };
+                    let identity = |at: usize| if at.is_multiple_of(size + 1) { 1.0 } else { 0.0 };
                     q.iter().enumerate().map(|(at, q)| identity(at) + sign * q).collect()
                 };
                 let product = times(&wide(block), &plus_identity(1.0), size);
@@ -345,7 +345,7 @@ mod tests {
             if size > 1 {
                 let of_two = rotated(&w, blocks, size, Some(2));
                 let first = wide(&of_two[..size * size]);
-                let identity = |at: usize| if at % (size + 1) == 0 { 1.0 } else { 0.0 };
+                let identity = |at: usize| if at.is_multiple_of(size + 1) { 1.0 } else { 0.0 };
                 let q: Vec<f64> = first
                     .iter()
                     .enumerate()
