@@ -62,8 +62,8 @@ pub(crate) fn fixed(entries: &[Entry], axes: &[String]) -> Vec<Setting> {
         if axes.contains(&key) || is_of_machine(&key) {
             continue;
         }
-        let applies = |value: &&Datum| is_optional(&key) || !value.is_null();
-        let Some(value) = entries.iter().map(|entry| entry.get(&key)).find(applies) else {
+        let is_set = |entry: &&Entry| !entry.get(&key).is_null();
+        let Some(value) = entries.iter().find(is_set).map(|entry| entry.get(&key)) else {
             continue;
         };
         let is_default = match key.as_str() {
@@ -72,13 +72,12 @@ pub(crate) fn fixed(entries: &[Entry], axes: &[String]) -> Vec<Setting> {
         };
         let value = if varies(entries, "rank") && key == "lora_alpha" {
             "2 × rank".to_string()
-        } else if ALWAYS_SHOWN.contains(&key.as_str()) && !value.is_null() || !is_default {
+        } else if ALWAYS_SHOWN.contains(&key.as_str()) || !is_default {
             setting(&key, value)
         } else {
             continue;
         };
-        let applies_to_all = entries.iter().all(|entry| applies(&entry.get(&key)));
-        let value = if applies_to_all {
+        let value = if entries.iter().all(|entry| is_set(&entry)) {
             value
         } else {
             format!("{value} where it applies")
@@ -118,7 +117,7 @@ pub(crate) fn last_part(axis: &str) -> &str {
     axis.rsplit('.').next().unwrap_or(axis)
 }
 
-/// True if a key has several values.
+/// True if a key has several values. Null is one of a cell that heeds the key and leaves it open.
 pub(super) fn varies(entries: &[Entry], key: &str) -> bool {
     if key == "lora_alpha" && alpha_follows_rank(entries) || key == "adam_beta2" && beta2_follows_optimizer(entries) {
         return false;
@@ -126,9 +125,12 @@ pub(super) fn varies(entries: &[Entry], key: &str) -> bool {
     let mut values = entries
         .iter()
         .map(|entry| entry.get(key))
-        .filter(|value| !value.is_null() || is_optional(key) && !is_of_machine(key));
-    let first = values.next();
-    values.any(|value| Some(value) != first)
+        .filter(|value| !value.is_null());
+    let Some(first) = values.next() else {
+        return false;
+    };
+    let is_open = |entry: &Entry| entry.get(key).is_null() && entry.heeds(key);
+    values.any(|value| value != first) || is_optional(key) && !is_of_machine(key) && entries.iter().any(is_open)
 }
 
 /// True if every cell has its optimizer's default.
@@ -157,7 +159,8 @@ fn alpha_follows_rank(entries: &[Entry]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use cell::Cell;
+    use cell::{Attention, Cell};
+    use options::Stack;
     use results::columns::keys;
 
     use super::*;
@@ -190,5 +193,27 @@ mod tests {
         assert!(axes_of(&chosen) == ["optim"] && is_shown(&chosen));
         let varied = cells(&[(Optimizer::Lion, None), (Optimizer::Lion, Some(0.98))]);
         assert_eq!(axes_of(&varied), ["adam_beta2"]);
+    }
+
+    #[test]
+    fn a_key_that_some_cells_do_not_heed_is_no_axis() {
+        let cell = |attn_implementation, repeat_kv| {
+            let mut cell = Cell {
+                stack: Stack::Torch,
+                attn_implementation,
+                ..Cell::default()
+            };
+            cell.torch.repeat_kv = repeat_kv;
+            keys(&cell).into_iter().collect::<Entry>()
+        };
+        let key = "torch.repeat_kv".to_owned();
+        let idle = [cell(Attention::Sdpa, Some(true)), cell(Attention::Eager, None)];
+        assert!(!varies(&idle, &key));
+        let shown = fixed(&idle, &axes(&idle, &[]))
+            .into_iter()
+            .find(|setting| setting.key == key);
+        assert_eq!(shown.unwrap().value, "true where it applies");
+        let open = [cell(Attention::Sdpa, Some(true)), cell(Attention::Sdpa, None)];
+        assert!(varies(&open, &key));
     }
 }

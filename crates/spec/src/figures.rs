@@ -77,11 +77,7 @@ fn bind(
             Some(cell) => figures.push(Published {
                 value,
                 values: None,
-                // These tell it from the others.
-                cell: cell
-                    .heeded_axes()
-                    .map(|(axis, value)| (axis.clone(), value.clone()))
-                    .collect(),
+                cell: cell.selection(),
                 ..entry.clone()
             }),
             None if expansion.cells.iter().any(|study_cell| study_cell.cell.is_open()) => figures.push(Published {

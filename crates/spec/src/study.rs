@@ -141,9 +141,15 @@ pub struct StudyCell {
 }
 
 impl StudyCell {
-    /// The axes that the cell heeds, with its values.
+    /// The axes that the cell heeds as the spec has it, with their values there.
     pub fn heeded_axes(&self) -> impl Iterator<Item = (&String, &Json)> {
-        self.axes.iter().filter(|(axis, _)| self.cell.heeds(axis))
+        self.axes.iter().filter(|(axis, _)| self.asked().heeds(axis))
+    }
+
+    /// The values that tell the cell from the others of its study.
+    pub fn selection(&self) -> Selection {
+        let axes = self.heeded_axes();
+        axes.map(|(axis, value)| (axis.clone(), value.clone())).collect()
     }
 
     /// The value of an axis as people are shown it: of a map what differs from its defaults, null if the cell does not heed

@@ -86,7 +86,7 @@ fn bind_figures(study: &mut Study) {
         };
         let found = cells.iter().find(|study_cell| study_cell.id == id);
         match found {
-            Some(study_cell) => published.cell.clone_from(&study_cell.axes),
+            Some(study_cell) => published.cell = study_cell.selection(),
             None => notes.push(format!(
                 "{}: the study has no cell {}, so its figure is left out",
                 published.column,
