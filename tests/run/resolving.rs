@@ -190,6 +190,30 @@ fn a_figure_names_the_cell_that_was_found() {
     );
 }
 
+/// Nor does it matter that the cell does not heed all axes.
+#[test]
+fn a_figure_finds_its_cell_beside_idle_axes() {
+    let sections = "sweep: { zip: { dtype: [float32, int4], bnb_4bit_compute_dtype: [bfloat16, float32] } }\n\
+                    published: [{ column: allocated_peak_bytes, values: figures.csv, unit: bytes, metric: allocated, \
+                    source: us }]\n";
+    let project = Project::new(&(spec(1 << 40, "auto_batch_size: { start: 4, max: 4 }") + sections));
+    project.write("figures.csv", "cell_id,allocated_peak_bytes\n");
+    let planned = project
+        .expctl(&["plan", "spec.yaml", "--format", "json"])
+        .exits(0)
+        .json();
+    let mut figures = "cell_id,allocated_peak_bytes\n".to_owned();
+    for cell in planned.as_array().unwrap() {
+        let peak = &cell["predicted_allocated_peak_bytes"];
+        figures += &format!("{},{peak}\n", cell["cell_id"].as_str().unwrap());
+    }
+    project.write("figures.csv", &figures);
+    let rows = project.expctl(&["accuracy", "spec.yaml", "--format", "csv"]).exits(0);
+    let is_exact = |row: &&str| row.contains(",0.0,");
+    let exact = rows.stdout.lines().skip(1).filter(is_exact).count();
+    assert_eq!((figures.lines().count() - 1, exact), (2, 2), "{}", rows.stdout);
+}
+
 #[test]
 fn repeats_get_the_same_values_and_equal_cells_merge() {
     let budget = peak(&["batch_size=2"]);
