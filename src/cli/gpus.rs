@@ -20,9 +20,7 @@ pub(super) fn table(format: Format) -> Table {
             ("GiB by the box", nominal_gib),
             ("memory by CUDA", |gpu| json!(format::bytes(gpu.total_bytes.into()))),
             ("source", source),
-            ("CUDA context", |gpu| {
-                json!(gpu.context.map_or_else(|| format::ABSENT.into(), context))
-            }),
+            ("CUDA context", |gpu| json!(context(Context::on(Some(gpu))))),
         ],
         Format::Json | Format::Csv => vec![
             ("gpu", name),
@@ -32,8 +30,10 @@ pub(super) fn table(format: Format) -> Table {
             ("total_bytes", |gpu| json!(gpu.total_bytes)),
             ("total_source", source),
             ("is_estimate", |gpu| json!(gpu.total_source.is_estimate())),
-            ("context_bytes", |gpu| json!(gpu.context.map(|context| context.bytes))),
-            ("context_source", |gpu| json!(gpu.context.map(|context| context.source))),
+            ("context_bytes", |gpu| json!(Context::on(Some(gpu)).likely)),
+            ("context_low_bytes", |gpu| json!(Context::on(Some(gpu)).low)),
+            ("context_high_bytes", |gpu| json!(Context::on(Some(gpu)).high)),
+            ("context_source", |gpu| json!(Context::on(Some(gpu)).source)),
         ],
     };
     let mut table = Table::new(columns.iter().map(|(name, _)| *name));
@@ -63,5 +63,12 @@ fn source(gpu: &Gpu) -> Value {
 }
 
 fn context(context: Context) -> String {
-    format!("{} ({})", format::bytes(context.bytes.into()), context.source)
+    match context.source {
+        Some(source) => format!("{} ({source})", format::bytes(context.likely.into())),
+        None => {
+            let [low, likely, high] =
+                [context.low, context.likely, context.high].map(|bytes| format::bytes(bytes.into()));
+            format!("{likely}, {low} to {high} (an estimate)")
+        }
+    }
 }

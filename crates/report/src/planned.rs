@@ -3,7 +3,7 @@
 use results::datum::Datum;
 use serde::Serialize;
 use torch::TODAY_SINCE;
-use torch::gpu::Gpu;
+use torch::gpu::{Context, Gpu};
 
 use super::entry::Entry;
 use super::value_count::{ValueCount, counted};
@@ -38,9 +38,9 @@ pub(crate) struct PlannedGpu {
     pub total_bytes: u64,
     /// The source of that figure.
     pub total_source: String,
-    /// A process before its first tensor; `None` if it is not known.
-    pub context_bytes: Option<u64>,
-    /// The source of that figure.
+    /// A process before its first tensor.
+    pub context_bytes: u64,
+    /// The source of that figure; `None` for an estimate.
     pub context_source: Option<&'static str>,
 }
 
@@ -56,8 +56,8 @@ pub(crate) fn planned(cells: &[Entry]) -> Option<Planned> {
                 name: gpu.name,
                 total_bytes: gpu.total_bytes,
                 total_source: gpu.total_source.to_string(),
-                context_bytes: gpu.context.map(|context| context.bytes),
-                context_source: gpu.context.map(|context| context.source),
+                context_bytes: Context::on(Some(gpu)).likely,
+                context_source: Context::on(Some(gpu)).source,
             });
         }
     }

@@ -25,6 +25,14 @@ impl Budget {
             Self::Gpu(gpu) => gpu.total_bytes,
         }
     }
+
+    /// The GPU, if it is one.
+    pub fn gpu(self) -> Option<&'static Gpu> {
+        match self {
+            Self::Bytes(_) => None,
+            Self::Gpu(gpu) => Some(gpu),
+        }
+    }
 }
 
 impl fmt::Display for Budget {
@@ -47,25 +55,24 @@ impl FromStr for Budget {
     fn from_str(text: &str) -> Result<Self, Mistake> {
         const SMALLEST_WITHOUT_UNIT: u64 = 1 << 20;
         let text = text.trim();
-        if !text.starts_with(|c: char| c.is_ascii_digit()) {
-            return Gpu::named(text).map(Self::Gpu).map_err(|error| Mistake {
-                message: error
-                    .message
-                    .replace("is not a known GPU", "is neither a size, such as 6GiB, nor a known GPU"),
-                ..error
-            });
-        }
-        let wrong = |message: String| Mistake::new(message);
+        let not_a_gpu = match Gpu::named(text) {
+            Ok(gpu) => return Ok(Self::Gpu(gpu)),
+            Err(mistake) => mistake,
+        };
         match text.parse() {
-            Ok(ByteSize(0)) => Err(wrong("a budget of 0 bytes holds nothing".into())),
+            Ok(ByteSize(0)) => Err(Mistake::new("a budget of 0 bytes holds nothing")),
             Ok(ByteSize(bytes)) if bytes < SMALLEST_WITHOUT_UNIT && text.ends_with(|c: char| c.is_ascii_digit()) => {
-                Err(wrong(format!(
-                    "{} has no unit: write `{text}GiB`, for example",
-                    quoted(text)
-                )))
+                let message = format!("{} is no known GPU, and a size has a unit", quoted(text));
+                let near = not_a_gpu.help.filter(|help| help.starts_with("did you mean"));
+                Err(Mistake::new(message).help(near.unwrap_or_else(|| format!("write `{text}GiB`, for example"))))
             }
             Ok(ByteSize(bytes)) => Ok(Self::Bytes(bytes)),
-            Err(message) => Err(wrong(format!("{}: {message}", quoted(text)))),
+            Err(_) => Err(Mistake {
+                message: not_a_gpu
+                    .message
+                    .replace("is not a known GPU", "is neither a size, such as 6GiB, nor a known GPU"),
+                ..not_a_gpu
+            }),
         }
     }
 }
@@ -90,6 +97,10 @@ mod tests {
             "6GiB".parse::<Budget>().map(|budget| budget.to_string()),
             Ok("6GiB".into())
         );
+        assert_eq!(
+            "4090".parse::<Budget>().map(|budget| budget.to_string()),
+            Ok("rtx-4090".into())
+        );
         assert_eq!("L4".parse::<Budget>().map(|budget| budget.to_string()), Ok("l4".into()));
     }
 
@@ -109,14 +120,19 @@ mod tests {
                 "`NVIDIA GeForce RTX 3050 Laptop GPU` comes with different memories; write its size too: \
                  `rtx-3050-laptop-4gb` or `rtx-3050-laptop-6gb`",
             ),
-            ("6", "`6` has no unit: write `6GiB`, for example"),
+            (
+                "6",
+                "`6` is no known GPU, and a size has a unit; write `6GiB`, for example",
+            ),
             ("0GiB", "a budget of 0 bytes holds nothing"),
         ];
         for (text, message) in errors {
             assert_eq!(budget(text), Err(message.into()));
         }
-        assert!(budget("radeon").unwrap_err().contains("`expctl list --gpus`"));
-        assert!(budget("6 GB of it").unwrap_err().contains("a size such as 2GiB"));
+        assert!(budget("voodoo").unwrap_err().contains("`expctl list --gpus`"));
+        assert!(budget("radeon").unwrap_err().contains("NVIDIA's GPUs alone"));
+        assert!(budget("6 GB of it").unwrap_err().contains("neither a size"));
+        assert!(budget("4060 ti").unwrap_err().contains("`rtx-4060-ti-8gb` or"));
         assert!(budget("").is_err());
     }
 }

@@ -8,12 +8,15 @@ use base::text::{Mistake, quoted, suggestion};
 use options::ByteSize;
 
 use super::capability::ComputeCapability;
+use super::context::Context;
 
 /// A GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gpu {
     /// The name in specs and on the command line.
     pub name: &'static str,
+    /// True for the size that is meant where a model's name stands without one.
+    is_usual_size: bool,
     /// What libraries ask of it to choose their kernels.
     pub capability: ComputeCapability,
     /// Memory by the box, in GiB.
@@ -25,7 +28,8 @@ pub struct Gpu {
     pub total_bytes: u64,
     /// The source of `total_bytes`.
     pub total_source: MemorySource,
-    /// A process besides what PyTorch's allocator holds, if somebody measured and published it.
+    /// A process besides what PyTorch's allocator holds, if somebody measured and published it; [`Context::on`] has an
+    /// estimate elsewhere.
     pub context: Option<Context>,
 }
 
@@ -57,14 +61,14 @@ impl fmt::Display for MemorySource {
     }
 }
 
-/// The memory of a process besides what PyTorch's allocator holds. It depends on the driver and on the libraries that
-/// are loaded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Context {
-    /// Its bytes.
-    pub bytes: u64,
-    /// Who measured it.
-    pub source: &'static str,
+impl Context {
+    /// The context on `gpu`, or on a GPU of any kind.
+    pub fn on(gpu: Option<&Gpu>) -> Self {
+        match gpu {
+            None => Self::ANY,
+            Some(gpu) => gpu.context.unwrap_or_else(|| Self::of_threads(gpu.threads())),
+        }
+    }
 }
 
 /// The table; the file says what its columns are.
@@ -92,7 +96,8 @@ impl Gpu {
     fn read(row: &'static str) -> Option<Self> {
         let mut columns = row.splitn(8, ',');
         let mut next = || columns.next();
-        let (name, capability, nominal_gib) = (next()?, next()?.parse().ok()?, next()?.parse().ok()?);
+        let (starred, capability, nominal_gib) = (next()?, next()?.parse().ok()?, next()?.parse().ok()?);
+        let name = starred.trim_end_matches('*');
         let multiprocessors = next()?.parse().ok();
         let (total, source) = (next()?, next()?);
         let (total_bytes, total_source) = match source.split_once(' ') {
@@ -101,14 +106,15 @@ impl Gpu {
             _ => (ByteSize::from_str(total).ok()?.0, MemorySource::Program(source)),
         };
         let context = match (next(), next()) {
-            (Some(mib), Some(source)) => Some(Context {
-                bytes: (mib.parse::<f64>().ok()? * f64::from(1 << 20)) as u64,
-                source,
-            }),
+            (Some(mib), Some(source)) => {
+                let bytes = (mib.parse::<f64>().ok()? * f64::from(1 << 20)) as u64;
+                Some(Context::measured(bytes, source))
+            }
             _ => None,
         };
         Some(Self {
             name,
+            is_usual_size: name != starred,
             capability,
             nominal_gib,
             multiprocessors,
@@ -118,14 +124,19 @@ impl Gpu {
         })
     }
 
+    /// Threads that it runs at once.
+    fn threads(&self) -> u64 {
+        self.multiprocessors.unwrap_or(self.capability.multiprocessors()) * self.capability.threads()
+    }
+
     /// All known GPUs.
     pub fn all() -> &'static [Self] {
         &GPUS
     }
 
-    /// The GPU with this name, however it is spaced and with the maker's words or without: `NVIDIA GeForce RTX 3090` is
-    /// `rtx-3090`, and `NVIDIA A100-SXM4-80GB` is `a100-80gb`. A model that is sold with different memories needs its
-    /// size.
+    /// The GPU with this name, however it is spaced and with the maker's words or without: `NVIDIA GeForce RTX 3090` and
+    /// `3090` are `rtx-3090`, and `NVIDIA A100-SXM4-80GB` is `a100-80gb`. A model that is sold with different memories
+    /// needs its size, unless one of them is meant by the plain name.
     ///
     /// # Errors
     ///
@@ -135,29 +146,35 @@ impl Gpu {
             return Ok(gpu);
         }
         let name = plain(text);
-        if let Some(gpu) = GPUS.iter().find(|gpu| plain(gpu.name) == name) {
+        // People leave the series out.
+        let names = SERIES.map(|series| format!("{series}{name}"));
+        if let Some(gpu) = names.iter().find_map(|name| Self::with_plain_name(name)) {
             return Ok(gpu);
         }
         let sizes: Vec<&Gpu> = GPUS
             .iter()
-            .filter(|gpu| gpu.without_size().as_ref() == Some(&name))
+            .filter(|gpu| gpu.without_size().is_some_and(|model| names.contains(&model)))
             .collect();
         match sizes.as_slice() {
             [] => Err(Mistake {
                 message: format!("{} is not a known GPU", quoted(text)),
-                help: Some(
-                    suggestion(text.trim(), GPUS.iter().map(|gpu| gpu.name))
-                        .unwrap_or_else(|| "`expctl list --gpus` prints those that are known".into()),
-                ),
+                help: Some(help(text)),
                 range: None,
             }),
             [gpu] => Ok(gpu),
             several => {
+                if let Some(usual) = several.iter().find(|gpu| gpu.is_usual_size) {
+                    return Ok(usual);
+                }
                 let names: Vec<&str> = several.iter().map(|gpu| gpu.name).collect();
                 let message = format!("{} comes with different memories", quoted(text));
                 Err(Mistake::new(message).help(format!("write its size too: `{}`", names.join("` or `"))))
             }
         }
+    }
+
+    fn with_plain_name(name: &str) -> Option<&'static Self> {
+        GPUS.iter().find(|gpu| plain(gpu.name) == name)
     }
 
     /// The name in plain form without the size at its end; `None` without a size.
@@ -166,6 +183,32 @@ impl Gpu {
         size.ends_with("gb").then(|| plain(model))
     }
 }
+
+/// What may be written for a GPU that is not known.
+fn help(text: &str) -> String {
+    let text = text.trim().to_ascii_lowercase();
+    if OTHER_MAKERS.iter().any(|maker| text.contains(maker)) {
+        return "memory is predicted for NVIDIA's GPUs alone".into();
+    }
+    suggestion(&text, GPUS.iter().map(|gpu| gpu.name))
+        .unwrap_or_else(|| "`expctl list --gpus` prints those that are known".into())
+}
+
+/// The series of names that people shorten to a number; none for whole names.
+const SERIES: [&str; 3] = ["", "rtx", "gtx"];
+
+/// Words of GPUs for which PyTorch has another allocator, or none.
+const OTHER_MAKERS: [&str; 9] = [
+    "amd",
+    "radeon",
+    "instinct",
+    "mi2",
+    "mi3",
+    "apple",
+    "intel arc",
+    "gaudi",
+    "tpu",
+];
 
 /// Words that tell apart no GPUs of the table: the maker's, and those of forms and editions.
 const DROPPED: [&str; 15] = [
@@ -220,7 +263,7 @@ mod tests {
             if let Some((_, size)) = gpu.name.rsplit_once('-').filter(|(_, size)| size.ends_with("gb")) {
                 assert_eq!(size, format!("{}gb", gpu.nominal_gib), "{gpu}");
             }
-            assert!(gpu.context.is_none_or(|context| context.bytes < 1 << 30), "{gpu}");
+            assert!(gpu.context.is_none_or(|context| context.high < 1 << 30), "{gpu}");
             assert_eq!(Gpu::named(gpu.name), Ok(gpu));
         }
     }
@@ -262,6 +305,12 @@ mod tests {
     fn names_are_read_as_people_and_drivers_write_them() {
         let names = [
             ("T4", "t4"),
+            ("4090", "rtx-4090"),
+            ("4060 Ti 16GB", "rtx-4060-ti-16gb"),
+            ("3060", "rtx-3060-12gb"),
+            ("RTX 3080", "rtx-3080-10gb"),
+            ("a6000", "rtx-a6000"),
+            ("1080 Ti", "gtx-1080-ti"),
             ("Tesla T4", "t4"),
             ("NVIDIA GeForce RTX 3090", "rtx-3090"),
             ("RTX3060 12GB", "rtx-3060-12gb"),
@@ -278,5 +327,18 @@ mod tests {
         for (text, name) in names {
             assert_eq!(Gpu::named(text).map(|gpu| gpu.name), Ok(name), "{text}");
         }
+    }
+
+    #[test]
+    fn a_measured_context_has_no_range_and_lies_in_that_of_the_estimate() {
+        for gpu in Gpu::all() {
+            let context = Context::on(Some(gpu));
+            let estimate = Context::of_threads(gpu.threads());
+            assert!(context.low <= context.likely && context.likely <= context.high, "{gpu}");
+            assert!(estimate.low <= context.low && context.high <= estimate.high, "{gpu}");
+            assert_eq!(context.is_estimate(), gpu.context.is_none());
+        }
+        let h200 = Context::on(Gpu::named("h200").ok());
+        assert_eq!((h200.low, h200.high), (742 * (1 << 20), 742 * (1 << 20)));
     }
 }

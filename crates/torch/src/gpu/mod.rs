@@ -3,9 +3,13 @@
 mod budget;
 mod capability;
 mod card;
+mod context;
+mod rates;
 mod support;
 
 pub use budget::Budget;
 pub use capability::{Architecture, ComputeCapability};
-pub use card::{Context, Gpu, MemorySource};
+pub use card::{Gpu, MemorySource};
+pub use context::Context;
+pub use rates::Rates;
 pub use support::{NATIVE_BFLOAT16, Technique, autocasts_to_bfloat16, wheels};
