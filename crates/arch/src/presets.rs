@@ -30,6 +30,10 @@ presets! {
     "tinyllama-1.1b",
     "llama-3.2-1b",
     "llama-3.2-3b",
+    "llama-7b",
+    "llama-13b",
+    "llama-30b",
+    "llama-65b",
     "llama-2-7b",
     "llama-2-13b",
     "codellama-34b",
@@ -66,20 +70,51 @@ presets! {
     "bert-large",
 }
 
-/// Names on the Hugging Face Hub of tuned models that have the shape of another.
-const TUNED: [(&str, &str); 12] = [
-    ("gemma-2b-it", "gemma-2b"),
-    ("gemma-7b-it", "gemma-7b"),
-    ("gemma-1.1-2b-it", "gemma-2b"),
-    ("gemma-1.1-7b-it", "gemma-7b"),
-    ("gemma-2-2b-it", "gemma-2-2b"),
-    ("gemma-2-9b-it", "gemma-2-9b"),
-    ("gemma-3-270m-it", "gemma-3-270m"),
-    ("gemma-3-1b-pt", "gemma-3-1b"),
-    ("gemma-3-1b-it", "gemma-3-1b"),
+/// Ends of names on the Hugging Face Hub of tuned models, which have the shape of their base.
+const TUNED: [&str; 6] = ["-hf", "-it", "-pt", "-chat", "-instruct", "-base"];
+
+/// Names on the hub, without these ends, of models that have the shape of a preset.
+const ALSO: [(&str, &str); 22] = [
+    ("meta-llama-3-8b", "llama-3-8b"),
+    ("meta-llama-3.1-8b", "llama-3.1-8b"),
+    ("meta-llama-3-70b", "llama-3.1-70b"),
+    ("meta-llama-3.1-70b", "llama-3.1-70b"),
+    ("llama-3-70b", "llama-3.1-70b"),
+    ("llama-3.3-70b", "llama-3.1-70b"),
+    ("llama-33b", "llama-30b"),
+    ("vicuna-7b-v1.5", "llama-2-7b"),
+    ("vicuna-13b-v1.5", "llama-2-13b"),
+    ("gemma-1.1-2b", "gemma-2b"),
+    ("gemma-1.1-7b", "gemma-7b"),
+    ("mistral-7b-instruct-v0.1", "mistral-7b-v0.1"),
     ("mistral-7b-instruct-v0.2", "mistral-7b"),
-    ("qwen2.5-1.5b-instruct", "qwen2.5-1.5b"),
     ("tinyllama-1.1b-chat-v1.0", "tinyllama-1.1b"),
+    ("tinyllama_v1.1", "tinyllama-1.1b"),
+    ("phi-3-mini-4k", "phi-3-mini"),
+    ("distilbert-base-uncased", "distilbert-base"),
+    ("bert-base-uncased", "bert-base"),
+    ("bert-large-uncased", "bert-large"),
+    ("qwen2.5-coder-7b", "qwen2.5-7b"),
+    ("qwen2.5-coder-1.5b", "qwen2.5-1.5b"),
+    ("deepseek-r1-distill-llama-8b", "llama-3.1-8b"),
+];
+
+/// Words in the names of models whose families are not computed.
+const OTHER_FAMILIES: [(&str, &str); 14] = [
+    ("mixtral", "a mixture of experts"),
+    ("moe", "a mixture of experts"),
+    ("-a3b", "a mixture of experts"),
+    ("-a22b", "a mixture of experts"),
+    ("deepseek-v", "a mixture of experts"),
+    ("gpt-oss", "a mixture of experts"),
+    ("llama-4", "a mixture of experts"),
+    ("gpt2", "GPT-2"),
+    ("gpt-j", "GPT-J"),
+    ("gpt-neo", "GPT-NeoX"),
+    ("falcon", "Falcon"),
+    ("bloom", "BLOOM"),
+    ("mamba", "Mamba"),
+    ("whisper", "Whisper"),
 ];
 
 impl Preset {
@@ -93,12 +128,28 @@ impl Preset {
         Self::ALL.iter().copied().find(|preset| preset.name == name)
     }
 
-    /// The preset of a model on the Hugging Face Hub, such as `HuggingFaceTB/SmolLM2-135M`.
+    /// The preset with the shape of a model on the Hugging Face Hub, such as `HuggingFaceTB/SmolLM2-135M` or
+    /// `meta-llama/Llama-3.1-8B-Instruct`, with its owner or without. `None` for a preset's own name and for a path.
     pub fn of_hub_name(name: &str) -> Option<Self> {
-        let (_, name) = name.rsplit_once('/')?;
+        if name.starts_with(['.', '/', '~']) || Self::named(name).is_some() {
+            return None;
+        }
+        let name = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
+        let mut shape = name.as_str();
+        loop {
+            let also = ALSO.iter().find(|(also, _)| *also == shape);
+            if let Some(preset) = Self::named(also.map_or(shape, |(_, preset)| preset)) {
+                return Some(preset);
+            }
+            shape = TUNED.iter().find_map(|end| shape.strip_suffix(end))?;
+        }
+    }
+
+    /// The family that a name is of, if it is one that nothing here computes.
+    pub fn other_family(name: &str) -> Option<&'static str> {
         let name = name.to_ascii_lowercase();
-        let tuned = TUNED.iter().find(|(tuned, _)| *tuned == name);
-        Self::named(tuned.map_or(&name, |(_, shape)| shape))
+        let other = OTHER_FAMILIES.iter().find(|(word, _)| name.contains(word));
+        other.map(|(_, family)| *family)
     }
 
     /// The name that a spec's `model` gives.
@@ -138,6 +189,10 @@ mod tests {
             ("tinyllama-1.1b", 1_100_048_384),
             ("llama-3.2-1b", 1_235_814_400),
             ("llama-3.2-3b", 3_212_749_824),
+            ("llama-7b", 6_738_415_616),
+            ("llama-13b", 13_015_864_320),
+            ("llama-30b", 32_528_943_616),
+            ("llama-65b", 65_285_660_672),
             ("llama-2-7b", 6_738_415_616),
             ("llama-2-13b", 13_015_864_320),
             ("codellama-34b", 33_743_970_304),
@@ -194,8 +249,17 @@ mod tests {
     #[test]
     fn models_on_the_hub_are_known_by_name() {
         let name = |hub| Preset::of_hub_name(hub).map(|preset| preset.name());
+        for (also, preset) in ALSO {
+            assert_eq!(name(also), Some(preset), "{also}");
+        }
         assert_eq!(name("HuggingFaceTB/SmolLM2-135M"), Some("smollm2-135m"));
         assert_eq!(name("Qwen/Qwen2.5-1.5B-Instruct"), Some("qwen2.5-1.5b"));
+        assert_eq!(name("meta-llama/Llama-3.1-8B-Instruct"), Some("llama-3.1-8b"));
+        assert_eq!(name("meta-llama/Llama-2-13b-chat-hf"), Some("llama-2-13b"));
+        assert_eq!(name("llama-3.3-70b-instruct"), Some("llama-3.1-70b"));
+        assert_eq!(name("google/gemma-3-1b-it"), Some("gemma-3-1b"));
+        assert_eq!(name("Qwen/Qwen3-8B-Base"), Some("qwen3-8b"));
+        assert_eq!(name("./smollm2-135m-instruct"), None);
         assert_eq!(name("smollm2-135m"), None);
         assert_eq!(name("meta-llama/Llama-4"), None);
     }

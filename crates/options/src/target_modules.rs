@@ -63,7 +63,8 @@ impl<'de> Deserialize<'de> for TargetModules {
             }
 
             fn visit_str<E: de::Error>(self, word: &str) -> Result<TargetModules, E> {
-                if word == "all-linear" {
+                // LLaMA-Factory's and ms-swift's word.
+                if matches!(word, "all-linear" | "all") {
                     return Ok(TargetModules::AllLinear);
                 }
                 if word.contains(OF_PATTERNS) {

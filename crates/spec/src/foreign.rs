@@ -6,6 +6,7 @@ const IN_4_BITS: &str = "write `dtype: int4`";
 const NO_LOADER: &str = "leave it out: samples are tokenised before the training, and no worker process loads them";
 const NOT_PINNED: &str = "leave it out: no batch is copied from page-locked memory";
 const ONE_PROCESS: &str = "leave it out: one process trains, so no gradients are exchanged";
+const SEVERAL_GPUS: &str = "several GPUs are not planned yet: a plan is of one";
 const SAVED_ONCE: &str = "leave it out: the adapter is saved once, at the end";
 const TEXT_COLUMN: &str = "write `data: {column: ...}`, or name the columns of prompts or of messages";
 const PACKED_AS_IS: &str =
@@ -13,7 +14,7 @@ const PACKED_AS_IS: &str =
 const EVALUATED_ONCE: &str = "leave it out: `eval_fraction` asks for the loss of held-out data, at the end";
 
 /// The keys, each with the help of its error.
-const FOREIGN: [(&str, &str); 56] = [
+const FOREIGN: [(&str, &str); 67] = [
     // Of TRL's SFTConfig.
     ("dataset_text_field", TEXT_COLUMN),
     (
@@ -120,8 +121,25 @@ const FOREIGN: [(&str, &str); 56] = [
     ("ddp_bucket_cap_mb", ONE_PROCESS),
     ("ddp_backend", ONE_PROCESS),
     ("local_rank", ONE_PROCESS),
-    ("fsdp", ONE_PROCESS),
-    ("deepspeed", ONE_PROCESS),
+    ("fsdp", SEVERAL_GPUS),
+    ("fsdp_config", SEVERAL_GPUS),
+    ("fsdp_version", SEVERAL_GPUS),
+    ("deepspeed", SEVERAL_GPUS),
+    ("deepspeed_config", SEVERAL_GPUS),
+    ("zero_stage", SEVERAL_GPUS),
+    ("num_gpus", SEVERAL_GPUS),
+    ("n_gpu", SEVERAL_GPUS),
+    ("num_processes", SEVERAL_GPUS),
+    ("world_size", SEVERAL_GPUS),
+    ("tensor_parallel_size", SEVERAL_GPUS),
+    (
+        "unsloth",
+        "Unsloth's kernels are not planned; `--recipe unsloth-comparison` is what it compares itself with",
+    ),
+    (
+        "use_unsloth",
+        "Unsloth's kernels are not planned; `--recipe unsloth-comparison` is what it compares itself with",
+    ),
     (
         "torch_compile",
         "leave it out: the kernels are compiled with the program",

@@ -17,12 +17,14 @@ impl Cell {
         }
         let is_path = model.contains(['/', '\\']) || model.starts_with('.');
         let preset = Preset::named(model);
-        if preset.is_none() && !is_path {
+        let has_shape = self.stack == Stack::Torch && Preset::of_hub_name(model).is_some();
+        if preset.is_none() && !has_shape && !is_path {
             let message = format!("{} is not a preset", quoted(model));
             found.add(
-                Invalid::new("model", message).help(match nearest(model, Preset::names()) {
-                    Some(near) => did_you_mean(near),
-                    None => format!(
+                Invalid::new("model", message).help(match (Preset::other_family(model), nearest(model, Preset::names())) {
+                    (Some(family), _) => format!("{family} is not planned; plan a preset of its size in its place"),
+                    (None, Some(near)) => did_you_mean(near),
+                    (None, None) => format!(
                         "the presets are {}; a directory has a slash: `./{model}`, and so has a model of the hub: `owner/{model}`",
                         Preset::names().join(", ")
                     ),
