@@ -526,8 +526,10 @@ cell_keys! {
             acts: [both(LORA, "eager", &[Bytes], &[Bytes])],
         }
         /// The causal loss in training. full: of the logits of all tokens at once, as transformers computes it. chunked: of
-        /// some logits at a time. On PyTorch's stack that is TRL's `loss_type: chunked_nll`, SFTTrainer's default since
-        /// 1.7, of at most 256 tokens at a time. Default: chunked for our trainer, full on PyTorch's stack.
+        /// some logits at a time. On PyTorch's stack that is TRL's `loss_type: chunked_nll`, SFTTrainer's default from 1.7 to
+        /// 1.14, of at most 256 tokens at a time. Only PyTorch's stack has the others: tiled is SFTTrainer's since 1.15; liger is
+        /// Liger's fused linear cross-entropy without its other kernels; cut_cross_entropy is Apple's. Default: chunked for our
+        /// trainer, on PyTorch's stack as torch.trl_version says, else full.
         loss: Option<Loss> = None => {
             open: |cell| Some(cell.default_loss()),
             heeded: |cell| cell.task == Task::CausalLm,
@@ -535,6 +537,9 @@ cell_keys! {
             acts: [
                 candle(LORA, "full", &[Bytes, Loss]),
                 torch(LORA, "chunked", &[Bytes]),
+                torch(LORA, "tiled", &[Bytes]),
+                torch(LORA, "liger", &[Bytes]),
+                torch(LORA, "cut_cross_entropy", &[Bytes]),
             ],
         }
         /// The weights that are cast to float32 before training: none, peft or trl. peft casts all that are not quantised,
@@ -690,7 +695,7 @@ cell_keys! {
                 ("auto", Facts {
                     acts: &[
                         candle("gradient_checkpointing: {auto: 4MiB}", "1MiB", &[Bytes]),
-                        torch("gradient_checkpointing: {auto: 400MiB}", "1MiB", &[Bytes]),
+                        torch("gradient_checkpointing: {auto: 800MiB}", "1MiB", &[Bytes]),
                     ],
                     ..Facts::NONE
                 }),

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use options::{AllocatorBackend, Autocast, Checkpointing, Device, Loss, LossScaling, Measure, Stack};
 
+use torch::Trl;
+
 use super::Cell;
 use super::configuration::{
     DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS, TRANSFORMERS_INT8_THRESHOLD,
@@ -36,7 +38,11 @@ impl Cell {
     pub(super) fn default_loss(&self) -> Loss {
         match self.stack {
             Stack::Candle => Loss::Chunked,
-            Stack::Torch => Loss::Full,
+            // What is no release is a mistake, which the check finds.
+            Stack::Torch => {
+                let release = self.torch.trl_version.as_deref().and_then(|trl| Trl::of(trl).ok());
+                release.map_or(Loss::Full, |trl| trl.loss)
+            }
         }
     }
 

@@ -179,7 +179,7 @@ mod tests {
     }
 
     /// The hash of every default, with this [`ID_VERSION`].
-    const DEFAULTS_HASH: &str = "18abc73f0902";
+    const DEFAULTS_HASH: &str = "134bebe837cd";
 
     /// Ids leave defaults out, so results of other settings would be reused after a default changed.
     #[test]

@@ -132,6 +132,14 @@ cell_keys! {
             no_technique: "a release",
             acts: [torch("model: smollm2-135m, dtype: int4, upcast: peft", "'0.19.1'", &[Bytes])],
         }
+        /// Release of TRL whose SFTTrainer trains, such as "1.16.0". It decides the default of `loss`: full before 1.7, chunked to
+        /// 1.14, tiled from 1.15 on. Default: the loss of transformers, full.
+        trl_version: Option<String> = None => {
+            heeded: |cell| cell.task == Task::CausalLm,
+            example: "''",
+            no_technique: "a release",
+            acts: [torch(LORA, "'1.14.0'", &[Bytes])],
+        }
         /// Release of bitsandbytes, such as "0.41.1". It makes a difference to weights in int4 or int8, and to its optimizers. Default: today's.
         bitsandbytes_version: Option<String> = None => {
             plain: |release, cell| release.filter(|_| has_bitsandbytes(cell)),

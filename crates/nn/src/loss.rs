@@ -77,7 +77,9 @@ impl CausalLoss {
         on_checkpoint: &mut dyn FnMut(),
     ) -> Result<(f64, Tensor)> {
         match self.way {
-            Loss::Chunked => self.in_chunks(x, norm, head, targets, scale, on_checkpoint),
+            Loss::Chunked | Loss::Tiled | Loss::Liger | Loss::CutCrossEntropy => {
+                self.in_chunks(x, norm, head, targets, scale, on_checkpoint)
+            }
             Loss::Full => full::forward_backward(self.cap, x, norm, head, targets, scale, on_checkpoint),
         }
     }

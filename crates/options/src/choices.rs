@@ -225,8 +225,27 @@ pub enum LossScaling {
 pub enum Loss {
     /// transformers', of the logits of all tokens at once.
     Full,
-    /// TRL's `loss_type: chunked_nll`: 256 tokens after another, whose logits are computed again in the backward pass.
+    /// TRL's `loss_type: chunked_nll` of 1.7 to 1.14: 256 tokens after another, whose logits are computed again in the
+    /// backward pass.
     Chunked,
+    /// TRL's since 1.15: tiles of 4,096 tokens and 32,768 words.
+    Tiled,
+    /// Liger's fused linear cross-entropy, without its other kernels.
+    Liger,
+    /// Apple's cut cross-entropy.
+    CutCrossEntropy,
+}
+
+impl Loss {
+    /// True if the logits of all tokens are never held.
+    pub fn is_partial(self) -> bool {
+        self != Self::Full
+    }
+
+    /// True for those of our trainer; the others are fused kernels of PyTorch's stack.
+    pub fn is_of_trainer(self) -> bool {
+        matches!(self, Self::Full | Self::Chunked)
+    }
 }
 
 /// How long a micro-batch's outputs live: its logits, its key-value cache and its graph.

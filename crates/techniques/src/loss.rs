@@ -21,8 +21,12 @@ pub(super) const LOSS: Technique = Technique {
         if (cell.task, cell.loss()) != (Task::CausalLm, Loss::Full) {
             return Vec::new();
         }
+        let loss = match cell.stack {
+            Stack::Candle => Loss::Chunked,
+            Stack::Torch => Loss::Tiled,
+        };
         vec![Cell {
-            loss: Some(Loss::Chunked),
+            loss: Some(loss),
             ..cell.clone()
         }]
     },
@@ -38,7 +42,7 @@ pub(super) const LOSS: Technique = Technique {
             share => format!(", computed twice: {} more FLOPs", format::percent(share.into())),
         };
         match change.to.stack {
-            Stack::Torch => format!("TRL's loss, some tokens' logits at a time{more}"),
+            Stack::Torch => format!("TRL's loss since 1.15, in tiles{more}"),
             Stack::Candle => format!("some logits at a time{more}"),
         }
     },

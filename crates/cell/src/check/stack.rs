@@ -7,12 +7,12 @@ use options::saves_whole;
 use serde_json::{Map, Value};
 use torch::caching_allocator::Settings;
 use torch::gpu::Gpu;
-use torch::{Bitsandbytes, Peft, Pytorch, Transformers};
+use torch::{Bitsandbytes, Peft, Pytorch, Transformers, Trl};
 
 use super::super::stacks::of_others;
 use super::super::{
-    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, Facts, FloatDtype, Generation, Loss, LossScaling,
-    Optimizer, Stack, TargetModules, Task, Upcast, ZeroGrad,
+    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, Facts, FloatDtype, Generation, LossScaling, Optimizer,
+    Stack, TargetModules, Task, Upcast, ZeroGrad,
 };
 use super::found::Found;
 use options::invalid::{Checked, Invalid, at_least, at_most};
@@ -96,6 +96,11 @@ impl Cell {
             let message = format!("the candle stack cannot do this yet; supported: {}", either(&ours));
             found.add(Invalid::new("optim", message).help("`stack: torch` can be planned with it"));
         }
+        if !self.loss().is_of_trainer() {
+            let message = "a fused kernel of PyTorch's stack, and this cell's is candle";
+            let invalid = Invalid::new("loss", message).with("stack");
+            found.add(invalid.help("use `loss: chunked`, which does not hold the logits either"));
+        }
         self.check_formats(found);
         if self.attn_implementation == Attention::FlashAttention2 {
             let message = "flash-attn is a package of PyTorch's stack, and this cell's is candle";
@@ -170,10 +175,11 @@ impl Cell {
         found.check(self.check_transformers());
         found.check(self.check_device_map());
         found.check(self.check_peft());
+        found.check(self.check_trl());
         found.check(self.check_bitsandbytes());
         found.check(self.check_attention());
-        if self.loss == Some(Loss::Chunked) {
-            found.check(self.check_chunked_loss());
+        if self.loss().is_partial() {
+            found.check(self.check_partial_loss());
         }
         let saved = self.modules_to_save.as_deref().unwrap_or_default();
         let saves_embedding = saves_whole(saved, "model.embed_tokens");
@@ -247,14 +253,14 @@ impl Cell {
         }
     }
 
-    fn check_chunked_loss(&self) -> Checked {
+    fn check_partial_loss(&self) -> Checked {
         let invalid = |message: &str| Invalid::new("loss", message);
         let adapts_head = match &self.target_modules {
             None | Some(TargetModules::AllLinear) => false,
             Some(named) => named.contains("lm_head"),
         };
         if self.method().is_some() && adapts_head {
-            let message = "TRL's chunks read the head's weight, so the head cannot have an adapter";
+            let message = "the loss reads the head's weight, so the head cannot have an adapter";
             return Err(invalid(message)
                 .with("target_modules")
                 .help("leave lm_head out of `target_modules`, or use `loss: full`"));
@@ -342,6 +348,15 @@ impl Cell {
             return Err(invalid.help("leave the key out, or use `adapter: lora`"));
         }
         Ok(())
+    }
+
+    fn check_trl(&self) -> Checked {
+        let Some(version) = &self.torch.trl_version else {
+            return Ok(());
+        };
+        Trl::of(version)
+            .map(drop)
+            .map_err(|mistake| Invalid::of("torch.trl_version", mistake))
     }
 
     fn check_bitsandbytes(&self) -> Checked {

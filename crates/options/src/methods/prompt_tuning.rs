@@ -127,7 +127,7 @@ impl Method for PromptTuning {
 
     fn check(&self, context: &Context<'_>, found: &mut Vec<Invalid>) {
         check_sequences(context, found);
-        if context.stack == Stack::Torch && context.model.loss == Loss::Chunked {
+        if context.stack == Stack::Torch && context.model.loss != Loss::Full {
             let message =
                 "TRL's chunks leave out the tokens without a label, as virtual ones are, which is not planned yet";
             let invalid = Invalid::new("loss", message).with("adapter");

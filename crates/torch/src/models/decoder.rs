@@ -303,10 +303,10 @@ impl<'t> Decoder<'t> {
             positions: None,
         };
         let normed = self.hidden_states(configuration, embedded, tokens, cache.as_mut());
-        if configuration.loss == Loss::Chunked {
+        if configuration.loss != Loss::Full {
             part("loss");
             return Output {
-                loss: self.chunked_loss(&normed, labels),
+                loss: self.partial_loss(configuration.loss, &normed, labels),
                 logits: None,
                 cache: output_cache(cache),
             };
@@ -451,6 +451,37 @@ impl<'t> Decoder<'t> {
         match &self.head.base.weight {
             Base::Dense(weight) => Some(weight),
             Base::FourBit(_) | Base::EightBit(_) => None,
+        }
+    }
+
+    /// A loss for which the logits of all tokens are never held.
+    fn partial_loss(&self, way: Loss, normed: &Tensor<'t>, ids: &Tensor<'t>) -> Tensor<'t> {
+        let Some(weight) = self.head_weight() else {
+            return normed.clone();
+        };
+        let tape = normed.tape;
+        let others = ids.dim_from_last(0) - 1;
+        let targets = || ids.slice_last(others).contiguous();
+        // Rows of all tokens but each sample's last, as a copy: an index picks those with a label.
+        let picked = || {
+            let shifted = normed.first_positions(others);
+            let shifted = shifted.reshape(&shifted.rows_and_width());
+            let index = tape.empty(&[shifted.dims()[0], 2], Dtype::Int64);
+            shifted.ordered(&index)
+        };
+        match way {
+            Loss::Full | Loss::Chunked => self.chunked_loss(normed, ids),
+            Loss::Tiled => picked().tiled_loss(weight, &targets()).scale(),
+            Loss::Liger => {
+                let labels = tape.empty(&[ids.dims()[0], ids.dim_from_last(0) + 1], Dtype::Int64);
+                let loss = normed.reshape(&normed.rows_and_width()).liger_loss(weight);
+                drop(labels);
+                loss
+            }
+            // The kernels move the labels, so all rows are given.
+            Loss::CutCrossEntropy => normed
+                .reshape(&normed.rows_and_width())
+                .cut_loss(weight, &ids.reshape(&[ids.numel() as u32])),
         }
     }
 

@@ -3,6 +3,7 @@
 pub(super) mod attention;
 pub(super) mod elementwise;
 pub(super) mod embedding;
+pub(super) mod fused_loss;
 pub(super) mod linear;
 pub(super) mod loss;
 pub(super) mod norm;
