@@ -57,6 +57,8 @@ fn with_least_change(
         return Ok(prediction);
     };
     let search = Search::new(planner, space);
+    // What is proposed leaves the headroom free.
+    let budget = planner.limit(cell).unwrap_or(budget);
     if let Some(least) = search.least(budget) {
         prediction.fits_with = changes(&least);
         prediction.fits_with_bytes = Some(least.prediction.needed_bytes);

@@ -9,6 +9,9 @@ use train::TrainError;
 /// Why a cell could not be planned.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
+    /// A message of PyTorch is compared with a cell of our trainer.
+    #[error("the message is PyTorch's, and this cell is of our trainer: leave --stack candle out, or set stack=torch")]
+    NotPytorch,
     /// The model cannot be read.
     #[error(transparent)]
     Model(#[from] ArchError),

@@ -38,6 +38,7 @@ pub(super) fn prediction_from(account: &Account) -> Prediction {
         binding_module: peak.module.map(|module| module.to_string()),
         allocated_peak_bytes: peak.bytes,
         allocated_peak_by_category: named(&peak.by_category),
+        allocated_peak_loss_bytes: peak.of_loss,
         allocated_peak_in_phase: account.in_phase.named(),
         allocated_mean_bytes: account.after_steps.bytes(),
         ..Prediction::default()
@@ -62,7 +63,7 @@ pub(super) fn with_rounding(by_category: &ByCategory, allocated: u64) -> BTreeMa
 }
 
 /// A prediction with what PyTorch's allocator holds, and with the bytes that the process holds beside it.
-pub(super) fn with_reserved(mut prediction: Prediction, reserved: &Reserved, context: Option<u64>) -> Prediction {
+pub(super) fn with_reserved(mut prediction: Prediction, reserved: &Reserved, context: u64) -> Prediction {
     let (peak, held) = (&reserved.allocated_peak, reserved.peak.bytes);
     if reserved.stats.retries > 0 {
         prediction.notes.push(returned_cache(reserved.stats.retries));
@@ -72,6 +73,7 @@ pub(super) fn with_reserved(mut prediction: Prediction, reserved: &Reserved, con
         binding_module: peak.moment.module.map(|module| module.to_string()),
         allocated_peak_bytes: peak.bytes,
         allocated_peak_by_category: with_rounding(&peak.by_category, peak.bytes),
+        allocated_peak_loss_bytes: peak.of_loss,
         allocated_peak_in_phase: reserved.allocated_in_phase.named(),
         allocated_mean_bytes: reserved.allocated_after_steps.bytes(),
         allocated_end_bytes: Some(reserved.stats.all.allocated.current),
@@ -82,7 +84,7 @@ pub(super) fn with_reserved(mut prediction: Prediction, reserved: &Reserved, con
         reserved_after_last_step_bytes: reserved.after_steps.last().copied(),
         fragmentation_bytes: Some(held - peak.bytes),
         segments: Some(reserved.stats.all.segments.peak),
-        process_peak_bytes: context.map(|context| held + context),
+        process_peak_bytes: Some(held + context),
         ..prediction
     }
 }

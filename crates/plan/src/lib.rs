@@ -12,12 +12,17 @@ mod error;
 mod fallback;
 mod figures;
 pub mod fit;
+mod headroom;
 mod inputs;
+pub mod oom;
 mod planner;
 mod ranges;
 pub mod resolve;
+pub mod speed;
 mod torch_configuration;
+pub mod variants;
 
 pub use error::{CellError, PlanError};
 pub use fallback::fall_back;
+pub use headroom::Headroom;
 pub use planner::{Options, Planner};

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use arch::{ArchError, ModelConfig};
+use base::text::format;
 use cell::{Cell, Stack};
 use data::DataError;
 use hub::Roots;
 use options::{DataOptions, Generation, InstructionSet};
 use rayon::prelude::*;
 use records::prediction::{Prediction, Verdict};
+use torch::caching_allocator::AllocationFailed;
 use torch::{
     self,
-    gpu::{Budget, Gpu},
+    gpu::{Budget, Context, Gpu},
 };
 use trace::Phase;
 use trace::{Account, Peak, Trace};
@@ -20,8 +22,10 @@ use super::PlanError;
 use super::batches::{self, Depth, Planned, TorchStep};
 use super::device::Device;
 use super::figures::{prediction_from, with_reserved, with_rounding, with_verdict};
+use super::headroom::Headroom;
 use super::inputs::Inputs;
 use super::ranges::{self, OtherLoads};
+use super::speed::{Speed, speed};
 use super::torch_configuration::torch_configuration;
 
 /// PyTorch's allocator rounds sizes up to a multiple of this, in bytes.
@@ -47,6 +51,8 @@ pub struct Options {
     pub budget: Option<Budget>,
     /// Replay the torch stack's traces through PyTorch's allocator; predictions of reserved memory need it.
     pub replay: bool,
+    /// The memory that stays free. No figure has it; searches fit into what it leaves of the budget.
+    pub headroom: Headroom,
     /// The instruction set that `auto` means where cells run; the fastest of this CPU if none is given.
     pub instruction_set: Option<InstructionSet>,
 }
@@ -56,6 +62,7 @@ impl Default for Options {
         Self {
             budget: None,
             replay: true,
+            headroom: Headroom::None,
             instruction_set: None,
         }
     }
@@ -92,8 +99,7 @@ impl Planner {
             Stack::Candle => return Ok(self.predict_candle(cell)?.needed_within_host()),
             Stack::Torch => self.predict_torch(cell, Detail::Live)?,
         };
-        let context = self.gpu(cell).and_then(|gpu| gpu.context);
-        Ok(allocated.allocated_peak_bytes + context.map_or(0, |context| context.bytes))
+        Ok(allocated.allocated_peak_bytes + Context::on(self.gpu(cell)).likely)
     }
 
     /// Bytes that `cell` needs, without the range that they may be in. [`PAST_HOST`](records::prediction::PAST_HOST) if
@@ -145,6 +151,22 @@ impl Planner {
         })
     }
 
+    /// How long an optimizer step of `cell` takes on its GPU, if that can be told.
+    pub fn speed(&self, cell: &Cell) -> Option<Speed> {
+        speed(cell, &*self.inputs.model(cell).ok()?, self.gpu(cell))
+    }
+
+    /// Bytes of the budget of `cell` that stay free; 0 without a budget.
+    pub fn headroom(&self, cell: &Cell) -> u64 {
+        let of = |budget| self.options.headroom.of(budget, cell.stack == Stack::Torch);
+        self.budget(cell).map_or(0, of)
+    }
+
+    /// What searches fit `cell` into: its budget less the headroom.
+    pub fn limit(&self, cell: &Cell) -> Option<u64> {
+        Some(self.budget(cell)?.saturating_sub(self.headroom(cell)))
+    }
+
     /// The GPU that `cell` is planned for.
     fn gpu(&self, cell: &Cell) -> Option<&'static Gpu> {
         match (cell.stack, self.options.budget) {
@@ -158,7 +180,10 @@ impl Planner {
     fn checked_model(&self, cell: &Cell) -> Result<Arc<ModelConfig>, PlanError> {
         is_closed(cell)?;
         let model = self.inputs.model(cell)?;
-        fits_positions(cell, model.max_position_embeddings)?;
+        let positions = fits_positions(cell, model.max_position_embeddings);
+        if !is_trained_beyond(cell, &model) {
+            positions?;
+        }
         cell.check_blocks_of(&model).map_err(PlanError::Blocks)?;
         Ok(model)
     }
@@ -229,7 +254,7 @@ impl Planner {
             },
         );
         let (planned, trace) = planned?;
-        let context = gpu.and_then(|gpu| Some(gpu.context?.bytes));
+        let context = Context::on(gpu);
         let device = match detail {
             Detail::Live => None,
             _ => Some(Device {
@@ -237,7 +262,7 @@ impl Planner {
                     .pytorch_allocator()
                     .map_err(|invalid| PlanError::Allocator(Box::new(invalid)))?,
                 budget: self.budget(cell),
-                taken: context.unwrap_or(0),
+                taken: context.likely,
             }),
         };
         let (account, replayed) = rayon::join(
@@ -257,20 +282,34 @@ impl Planner {
             worst_batch: planned.worst(step_of_batch(&account.peak)),
             ..prediction_from(&account)
         };
-        if let (Some(device), Some((reserved, after_other_loads))) = (device, replayed) {
-            prediction = with_reserved(prediction, &reserved, context);
-            prediction.widen(&after_other_loads, loads.reason);
+        if let Err(PlanError::Positions { most, .. }) = fits_positions(cell, model.max_position_embeddings) {
+            let most = format::number((most as f64).into(), 0);
+            prediction.notes.push(format!(
+                "the model has {most} positions (max_position_embeddings): PyTorch trains it on longer samples, which it \
+                 was not made for"
+            ));
+        }
+        if let (Some(device), Some(replayed)) = (device, replayed) {
+            prediction = with_reserved(prediction, &replayed.reserved, context.likely);
+            prediction.reserved_with_room_bytes = replayed.with_room;
+            prediction.notes.extend(replayed.failed.map(failure));
+            prediction.widen(&replayed.after_other_loads, loads.reason);
             if let Some(lengths) = ranges::other_lengths(&options).filter(|_| detail == Detail::Range) {
                 for data in &lengths.data {
                     let (_, trace) = self.torch_trace(cell, data, &configuration, depth)?;
-                    let (other, _) = device.replay(&trace, &[]);
+                    let other = device.replay(&trace, &[]).reserved;
                     prediction.widen(&[other.peak.bytes], &lengths.reason);
                     prediction.widen_allocated(other.allocated_peak.bytes);
                 }
             }
         }
-        let needed = prediction.process_peak_bytes.or(prediction.reserved_peak_bytes);
-        let needed = needed.unwrap_or(prediction.allocated_peak_bytes);
+        prediction.context_bytes = Some(context.likely);
+        prediction.context_low_bytes = Some(context.low);
+        prediction.context_high_bytes = Some(context.high);
+        let held = prediction
+            .reserved_peak_bytes
+            .unwrap_or(prediction.allocated_peak_bytes);
+        let needed = held + context.likely;
         Ok(with_verdict(needed, self.budget(cell), prediction))
     }
 
@@ -289,6 +328,15 @@ impl Planner {
             || self.inputs.sampler(options, model),
             || self.inputs.lengths(options, model),
         )
+    }
+
+    /// The trace of a cell of PyTorch's stack: its load, and the steps that decide its live tensors.
+    pub(super) fn live_trace(&self, cell: &Cell) -> Result<Trace, PlanError> {
+        let model = self.checked_model(cell)?;
+        let configuration = torch_configuration(cell, (*model).clone(), self.gpu(cell))?;
+        let depth = Depth::Live(configuration.outputs);
+        let (_, trace) = self.torch_trace(cell, &cell.data_options(), &configuration, depth)?;
+        Ok(trace)
     }
 
     /// The steps of PyTorch's stack that decide the memory of training, with their trace.
@@ -320,6 +368,20 @@ impl Planner {
     }
 }
 
+/// The note on a replay that ran out of memory.
+fn failure(failed: AllocationFailed) -> String {
+    let AllocationFailed { error, moment } = failed;
+    let [requested, allocated, reserved] =
+        [error.requested, error.allocated, error.reserved].map(|bytes| format::bytes(bytes.into()));
+    let phase = moment.phase.unwrap_or(Phase::Idle).name();
+    let module = moment.module.map(|module| format!(", {module}")).unwrap_or_default();
+    format!(
+        "memory runs out in step {}, {phase}{module}: {requested} are asked for with {allocated} allocated and {reserved} \
+         reserved",
+        moment.step
+    )
+}
+
 /// The planned step of a peak, if its batch decides it.
 fn step_of_batch(peak: &Peak) -> Option<u32> {
     matches!(peak.phase, Some(Phase::Forward | Phase::Backward)).then_some(peak.step)
@@ -348,6 +410,12 @@ fn is_closed(cell: &Cell) -> Result<(), PlanError> {
         true => Err(PlanError::Open),
         false => Ok(()),
     }
+}
+
+/// True if PyTorch's stack trains the model on samples longer than its positions: they are rotated, and looked up in no
+/// table. Lengths of texts are known up to the positions alone.
+fn is_trained_beyond(cell: &Cell, model: &ModelConfig) -> bool {
+    cell.stack == Stack::Torch && !model.family.is_encoder() && matches!(cell.data, cell::Data::Synthetic(_))
 }
 
 fn fits_positions(cell: &Cell, most: usize) -> Result<(), PlanError> {
@@ -465,10 +533,11 @@ mod tests {
             ..Cell::default()
         };
         let unnamed = planned(None, &torch);
+        let context = Context::on(None).likely;
         assert_eq!(
-            Some(unnamed.needed_bytes),
+            Some(unnamed.needed_bytes - context),
             unnamed.reserved_peak_bytes,
-            "no context is known"
+            "the context is an estimate"
         );
         torch.gpu = Some("t4".into());
         let named = planned(None, &torch);

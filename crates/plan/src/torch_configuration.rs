@@ -3,7 +3,7 @@
 use arch::{ModelConfig, Module};
 use base::text::Mistake;
 use cell::{Adapter, Cell, Checkpointing, ZeroGrad};
-use torch::gpu::{ComputeCapability, Gpu};
+use torch::gpu::{ComputeCapability, Context, Gpu};
 use torch::{Backend, Bitsandbytes, Configuration, Dtype, Peft, Pytorch, Transformers};
 
 /// The configuration of `cell`, for a model of this shape.
@@ -80,7 +80,7 @@ pub(super) fn torch_configuration(
         bitsandbytes,
         pytorch,
         device_map: cell.torch.device_map == Some(true),
-        free_bytes: gpu.map(|gpu| gpu.total_bytes - gpu.context.map_or(0, |context| context.bytes)),
+        free_bytes: gpu.map(|gpu| gpu.total_bytes - Context::on(Some(gpu)).likely),
         backend: Backend::Cuda,
     })
 }

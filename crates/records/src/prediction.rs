@@ -90,6 +90,18 @@ pub struct Prediction {
     /// The process on its device: reserved memory and the CUDA context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_peak_bytes: Option<u64>,
+    /// The CUDA context that is reckoned with: measured on this GPU, or an estimate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_bytes: Option<u64>,
+    /// The least and the most of `context_bytes`; both equal it where it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_low_bytes: Option<u64>,
+    /// See `context_low_bytes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_high_bytes: Option<u64>,
+    /// Bytes that the allocator would hold if the device had room for all that it caches. Absent if it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_with_room_bytes: Option<u64>,
     /// The most tensor bytes that wait in the host's memory; absent if nothing is offloaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_allocated_peak_bytes: Option<u64>,
@@ -99,6 +111,9 @@ pub struct Prediction {
     /// Live bytes by category at the instant of the peak; host memory is not predicted. With [`ROUNDING`], if there is any, they
     /// add up to the peak.
     pub allocated_peak_by_category: BTreeMap<String, u64>,
+    /// Of these, activations and temporaries of the head and of the loss: logits, and what is computed from them.
+    #[serde(default)]
+    pub allocated_peak_loss_bytes: u64,
     /// Highest live bytes within each phase.
     pub allocated_peak_in_phase: BTreeMap<String, u64>,
     /// Live tensor bytes after the optimizer's step, before gradients are released.
@@ -123,6 +138,31 @@ impl Prediction {
     pub fn past_host_budget(&self) -> Option<u64> {
         let past = self.host_allocated_peak_bytes?.checked_sub(self.host_budget_bytes?)?;
         (past > 0).then_some(past)
+    }
+
+    /// The least and the most that may be needed: the range, and that of the CUDA context.
+    pub fn possible_bytes(&self) -> [u64; 2] {
+        let low = self.needed_low_bytes.unwrap_or(self.needed_bytes);
+        let high = self.needed_high_bytes.unwrap_or(self.needed_bytes);
+        match (self.context_bytes, self.context_low_bytes, self.context_high_bytes) {
+            (Some(likely), Some(least), Some(most)) => [low - (likely - least), high + (most - likely)],
+            _ => [low, high],
+        }
+    }
+
+    /// The judgement on the budget if `headroom` bytes of it are to stay free; `None` without a budget.
+    pub fn judgement(&self, headroom: u64) -> Option<Judgement> {
+        if self.past_host_budget().is_some() {
+            return Some(Judgement::DoesNotFit);
+        }
+        let budget = self.budget_bytes?;
+        let [low, high] = self.possible_bytes();
+        Some(match () {
+            () if low > budget => Judgement::DoesNotFit,
+            () if high > budget => Judgement::MayNotFit,
+            () if high + headroom > budget => Judgement::Tight,
+            () => Judgement::Fits,
+        })
     }
 
     /// Bytes that the device needs; [`PAST_HOST`] if the host's memory is not enough.
@@ -174,6 +214,31 @@ pub struct WorstBatch {
     /// The samples by their number in the data, from 1; empty for synthetic data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<u64>,
+}
+
+/// What can be said of a budget with all that is uncertain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Judgement {
+    /// It fits, and the headroom stays free.
+    Fits,
+    /// It fits, but not all of the headroom stays free.
+    Tight,
+    /// The budget lies within what may be needed.
+    MayNotFit,
+    /// More is needed than there is.
+    DoesNotFit,
+}
+
+impl Judgement {
+    /// The words, such as `does not fit`.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Fits => "fits",
+            Self::Tight => "tight",
+            Self::MayNotFit => "may not fit",
+            Self::DoesNotFit => "does not fit",
+        }
+    }
 }
 
 /// The verdict on a cell's budget.

@@ -184,7 +184,7 @@ mod tests {
             schema.to_string()
         });
         let hash = base::text::hex(&Sha256::digest(schemas.concat()));
-        assert_eq!((VERSION, &hash[..16]), (1, "91c391ae6a0bc7d9"));
+        assert_eq!((VERSION, &hash[..16]), (1, "c11c1e608a4db882"));
     }
 
     #[test]

@@ -65,6 +65,8 @@ pub struct Peak {
     pub bytes: u64,
     /// Requested bytes by category; what rounding adds is in none.
     pub by_category: ByCategory,
+    /// Requested bytes of activations and temporaries of the head and of the loss.
+    pub of_loss: u64,
     /// The phase; `None` before the first one.
     pub phase: Option<Phase>,
     /// The module at work; `None` before the first one.
@@ -164,7 +166,10 @@ impl Replay {
                     *highest = self.total.max(*highest);
                 }
             }
-            Event::Module(module) => self.module = Some(module),
+            Event::Module(module) => {
+                self.live.enter(module);
+                self.module = Some(module);
+            }
             Event::Step(step) => {
                 self.step = step;
                 self.is_measured = step >= self.from_step;
@@ -203,6 +208,7 @@ impl Replay {
         if self.is_at_peak {
             self.is_at_peak = false;
             self.account.peak.by_category = self.live.by_category();
+            self.account.peak.of_loss = self.live.of_loss();
         }
     }
 }

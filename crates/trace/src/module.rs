@@ -11,6 +11,13 @@ pub struct Module {
     pub layer: Option<u16>,
 }
 
+impl Module {
+    /// True for the head over the vocabulary, and for the loss of its logits.
+    pub fn is_of_loss(&self) -> bool {
+        self.layer.is_none() && matches!(self.name, "lm_head" | "loss")
+    }
+}
+
 impl Display for Module {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match (self.layer, self.name) {

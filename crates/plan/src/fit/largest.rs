@@ -6,7 +6,7 @@ use spec::FitSpec;
 use techniques::Harm;
 
 use super::search::{Found, Search};
-use super::space::{Moves, Space};
+use super::space::{Changed, Moves, Space};
 use crate::{PlanError, Planner};
 
 /// A key whose largest value is asked for.
@@ -32,6 +32,12 @@ impl Largest {
 
 /// The largest micro-batch that is tried, in samples.
 const MOST_SAMPLES: usize = 1 << 16;
+
+/// How far beyond a value that fits other changes are looked for; the next value at least.
+const FURTHER: [f64; 3] = [2.0, 1.25, 1.03];
+
+/// Values that are tried below one that may not fit.
+const MOST_SMALLER: usize = 16;
 
 /// The reason why no larger value is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +81,14 @@ impl Largest {
             Self::BatchSize => (1, MOST_SAMPLES, Bound::Tried),
             Self::MaxSeqLength => (2, model.max_position_embeddings, Bound::Model),
             Self::Rank => (1, model.hidden_size, Bound::Model),
+        }
+    }
+
+    fn value(self, cell: &Cell) -> usize {
+        match self {
+            Self::BatchSize => cell.batch_size,
+            Self::MaxSeqLength => cell.max_seq_length,
+            Self::Rank => cell.rank,
         }
     }
 
@@ -137,13 +151,12 @@ pub fn largest(
     let mut fit = fit.clone();
     fit.keep.push(key.key().to_owned());
     fit.vary.shift_remove(key.key());
-    let fits = |value: usize| -> Option<Found> {
+    let space = |value: usize| -> Option<Space> {
         let cell = key.set(value, cell);
         cell.validate().ok()?;
         let moves = worst.map(|worst| Moves { fit: &fit, worst });
         let space = moves.and_then(|moves| Space::new(&cell, &model, moves).ok());
-        let space = space.unwrap_or_else(|| Space::of_one(&cell));
-        Search::new(planner, space).least(limit)
+        Some(space.unwrap_or_else(|| Space::of_one(&cell)))
     };
     // A cell that cannot be planned has an error of its own.
     planner.needed_at_least(cell)?;
@@ -154,27 +167,89 @@ pub fn largest(
         });
     }
     let (least, most, last) = key.range(&model);
-    let Some(mut best) = fits(least).map(|found| (least, found)) else {
-        return Ok(None);
+    // What is uncertain of the cell is about as much with every value.
+    let given = planner.predict(cell)?;
+    let certain = limit.saturating_sub(given.possible_bytes()[1] - given.needed_bytes);
+    let needed_with = |changes: &[Changed], value: usize| -> Option<u64> {
+        let mut keys = changes.iter().flat_map(|changed| &changed.keys);
+        let changed = keys.try_fold(key.set(value, cell), |cell, (key, value)| cell.with(key, value));
+        let changed = changed.filter(|cell| cell.validate().is_ok())?;
+        planner.needed(&changed).ok()
     };
-    let mut too_large = None;
-    while too_large.is_none() && best.0 < most {
-        let next = (2 * best.0).min(most);
-        match fits(next) {
-            Some(found) => best = (next, found),
-            None => too_large = Some(next),
+    let largest_with = |changes: &[Changed], start: usize| {
+        largest_value([least, most], start, certain, |value| needed_with(changes, value))
+    };
+    let some_fit = |value: usize| Search::new(planner, space(value)?).some_fit(certain);
+    let mut likely = largest_with(&[], key.value(cell));
+    // Further on, any changes that are enough serve until they are enough no more; then others are looked for.
+    while worst.is_some() {
+        let next = match likely {
+            Some(value) => FURTHER
+                .map(|factor| ((value as f64 * factor) as usize).max(value + 1))
+                .to_vec(),
+            None => vec![key.value(cell).clamp(least, most), least],
+        };
+        let mut next = next.into_iter().filter(|next| *next <= most);
+        let further = next.find_map(|value| Some((some_fit(value)?, value)));
+        let Some((changes, value)) = further else { break };
+        likely = largest_with(&changes, value).max(Some(value));
+    }
+    let Some(likely) = likely else { return Ok(None) };
+    // The least change is searched for there alone. Where its range goes beyond the limit, a smaller value is taken.
+    let found = |value: usize| Search::new(planner, space(value)?).least(limit);
+    let step = likely.div_ceil(64);
+    let smaller = (0..MOST_SMALLER).map(|steps| likely.saturating_sub(steps * step));
+    let mut smaller = smaller.take_while(|value| *value >= least);
+    let mut best = smaller.find_map(|value| Some((value, found(value)?)));
+    if let (Some((value, _)), None) = (&best, worst) {
+        // Without changes the steps can be halved: each is a plan.
+        let (mut low, mut high) = (*value, (value + step).min(likely));
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            match found(middle) {
+                Some(found) => (low, best) = (middle, Some((middle, found))),
+                None => high = middle,
+            }
         }
     }
-    while let Some(above) = too_large.filter(|above| above - best.0 > 1) {
-        let middle = best.0.midpoint(above);
-        match fits(middle) {
-            Some(found) => best = (middle, found),
-            None => too_large = Some(middle),
-        }
-    }
-    Ok(Some(Most {
-        value: best.0,
-        bound: too_large.map_or(last, |value| Bound::of(planner, &key.set(value, cell))),
-        found: best.1,
+    Ok(best.map(|(value, found)| Most {
+        value,
+        bound: match value == most {
+            true => last,
+            false => Bound::of(planner, &key.set(value + 1, cell)),
+        },
+        found,
     }))
+}
+
+/// The largest value from `least` to `most` that needs no more than `limit`, where all below do as well. The search
+/// begins at `start`. What is needed grows about evenly with the value, so the next one is where a line through those
+/// that are known reaches the limit.
+fn largest_value(
+    [least, most]: [usize; 2],
+    start: usize,
+    limit: u64,
+    needed: impl Fn(usize) -> Option<u64>,
+) -> Option<usize> {
+    let (mut fitting, mut too_large) = (None, None);
+    let mut next = start.clamp(least, most);
+    loop {
+        let bytes = needed(next);
+        match bytes.filter(|bytes| *bytes <= limit) {
+            Some(bytes) => fitting = Some((next, bytes)),
+            None => too_large = Some((next, bytes)),
+        }
+        next = match (fitting, too_large) {
+            (Some((value, _)), None) if value < most => (2 * value).min(most),
+            (None, Some((value, _))) if value > least => (value / 2).max(least),
+            (Some((low, low_bytes)), Some((high, high_bytes))) if high - low > 1 => {
+                let line = high_bytes.map(|bytes| (limit - low_bytes) as f64 / (bytes - low_bytes) as f64);
+                // Where the line ends near one side, so that the other one moves too.
+                let share = line.map_or(0.5, |share| share.clamp(0.02, 0.98));
+                let between = low + ((high - low) as f64 * share).round() as usize;
+                between.clamp(low + 1, high - 1)
+            }
+            _ => return fitting.map(|(value, _)| value),
+        };
+    }
 }

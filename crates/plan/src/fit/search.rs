@@ -41,9 +41,16 @@ pub struct Found {
 }
 
 impl Found {
-    /// True if the cell fits into `budget` bytes of the device, and into the host's memory.
-    pub fn fits(&self, budget: u64) -> bool {
-        self.prediction.needed_within_host() <= budget
+    /// True if the cell fits into `limit` bytes of the device whatever is uncertain, and into the host's memory.
+    pub fn fits(&self, limit: u64) -> bool {
+        self.over(limit) == 0
+    }
+
+    /// Bytes that may be needed beyond `limit`.
+    fn over(&self, limit: u64) -> u64 {
+        let [_, high] = self.prediction.possible_bytes();
+        let needed = self.prediction.needed_within_host().max(high);
+        needed.saturating_sub(limit)
     }
 
     /// The keys that changed, with their new values.
@@ -96,6 +103,12 @@ impl<'p> Search<'p> {
         lock(&self.bounds).len()
     }
 
+    /// Bytes of live tensors that the cell needs with the changes that save most; 0 if none can be planned.
+    pub(super) fn at_least(&self) -> u64 {
+        let (_, bound) = self.smallest(&self.space.all(), &self.space.given());
+        bound.unwrap_or(0)
+    }
+
     /// The cell as it is given.
     ///
     /// # Errors
@@ -104,9 +117,38 @@ impl<'p> Search<'p> {
         self.found(self.space.given())
     }
 
-    /// The least change with which the cell needs no more than `limit` bytes; `None` if there is none.
+    /// The least change with which the cell certainly needs no more than `limit` bytes; `None` if there is none.
     pub fn least(&self, limit: u64) -> Option<Found> {
+        self.certain(limit, &self.space.all())
+    }
+
+    /// The least change with which the likely figure is no more than `limit`.
+    pub(super) fn likely(&self, limit: u64) -> Option<Found> {
         self.least_of(limit, self.space.all())
+    }
+
+    /// Changes that make the likely figure fit, not the least ones: quicker than [`Self::least`].
+    pub(super) fn some_fit(&self, limit: u64) -> Option<Vec<Changed>> {
+        let all = self.space.all();
+        let point = self.fitting(&all, &self.space.given(), limit)?;
+        let mut points = self.held(&all, &point).into_iter();
+        let point = points.find(|point| self.fits(point, limit))?;
+        Some(self.space.changes(&point))
+    }
+
+    /// The least change of `allowed` steps that fits at the high end of its range, which no search looks at: it is
+    /// repeated with as much less as that end is over.
+    fn certain(&self, limit: u64, allowed: &Allowed) -> Option<Found> {
+        const TRIES: usize = 4;
+        let mut reduced = limit;
+        for _ in 0..TRIES {
+            let found = self.least_of(reduced, allowed.clone())?;
+            match found.over(limit) {
+                0 => return Some(found),
+                over => reduced = reduced.min(found.prediction.needed_within_host()).checked_sub(over)?,
+            }
+        }
+        None
     }
 
     /// Other ways to fit: for each technique that `found` uses, the least change without it; the cheapest first. Tokens
@@ -116,7 +158,7 @@ impl<'p> Search<'p> {
         for axis in self.space.changed_axes(&found.point) {
             let mut without = self.space.all();
             without[axis] = vec![0];
-            let other = self.least_of(limit, without);
+            let other = self.certain(limit, &without);
             let other = other.filter(|other| other.price.worst() < Harm::Data || found.price.worst() == Harm::Data);
             others.extend(other.filter(|other| others.iter().all(|known| known.point != other.point)));
         }
@@ -132,14 +174,15 @@ impl<'p> Search<'p> {
     pub fn front(&self, budget: Option<u64>) -> Result<Vec<Found>, PlanError> {
         let mut front = vec![self.given()?];
         loop {
-            let needed = front.last().map_or(0, |last| last.prediction.needed_within_host());
+            let last = &front[front.len() - 1];
+            let needed = last.prediction.needed_within_host();
             let less = (needed as f64 * STEP) as u64;
-            let limit = match budget {
+            let next = match budget {
                 Some(budget) if needed <= budget / 2 => return Ok(front),
-                Some(budget) if needed > budget => less.max(budget),
-                _ => less,
+                Some(budget) if !last.fits(budget) && less <= budget => self.least(budget),
+                _ => self.likely(less),
             };
-            match self.least(limit) {
+            match next {
                 Some(found) => front.push(found),
                 None => break,
             }
@@ -233,14 +276,8 @@ impl<'p> Search<'p> {
     /// that is no more than `limit`, or else the least. `None` if live bytes alone are more.
     fn needed_somehow(&self, allowed: &Allowed, point: &Point, limit: u64) -> Option<u64> {
         self.bound(point).filter(|&bound| bound <= limit)?;
-        let steps = allowed.iter().zip(point).enumerate();
-        let held = steps.map(|(axis, (steps, &step))| match self.space.is_of_tensors(axis) {
-            true => vec![step],
-            // What saves most is tried first.
-            false => steps.iter().rev().copied().collect(),
-        });
         let mut least = None;
-        for point in self.space.points(&held.collect()) {
+        for point in self.held(allowed, point) {
             let needed = self.needed_up_to(&point, limit);
             least = least.into_iter().chain(needed).min();
             if least.is_some_and(|least| least <= limit || least as f64 > NEARLY * limit as f64) {
@@ -248,6 +285,17 @@ impl<'p> Search<'p> {
             }
         }
         least
+    }
+
+    /// The points with the live tensors of `point`, and every allowed step of the other techniques. What saves most is
+    /// first.
+    fn held(&self, allowed: &Allowed, point: &Point) -> Vec<Point> {
+        let steps = allowed.iter().zip(point).enumerate();
+        let held = steps.map(|(axis, (steps, &step))| match self.space.is_of_tensors(axis) {
+            true => vec![step],
+            false => steps.iter().rev().copied().collect(),
+        });
+        self.space.points(&held.collect())
     }
 
     /// True if a point fits.

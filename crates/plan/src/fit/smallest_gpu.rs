@@ -25,7 +25,13 @@ pub fn smallest_gpu(
     }
     let model = planner.model(cell)?;
     planner.needed_at_least(cell)?;
-    let mut gpus: Vec<&Gpu> = Gpu::all().iter().collect();
+    // Live tensors are about the same on every GPU: smaller ones need no search.
+    let at_least = {
+        let moves = worst.map(|worst| Moves { fit, worst });
+        let space = moves.and_then(|moves| Space::new(cell, &model, moves).ok());
+        Search::new(planner, space.unwrap_or_else(|| Space::of_one(cell))).at_least()
+    };
+    let mut gpus: Vec<&Gpu> = Gpu::all().iter().filter(|gpu| gpu.total_bytes > at_least).collect();
     gpus.sort_by_key(|gpu| gpu.total_bytes);
     let found = gpus.into_iter().find_map(|gpu| {
         let cell = Cell {
@@ -35,7 +41,7 @@ pub fn smallest_gpu(
         let moves = worst.map(|worst| Moves { fit, worst });
         let space = moves.and_then(|moves| Space::new(&cell, &model, moves).ok());
         let space = space.unwrap_or_else(|| Space::of_one(&cell));
-        Some((gpu, Search::new(planner, space).least(gpu.total_bytes)?))
+        Some((gpu, Search::new(planner, space).least(planner.limit(&cell)?)?))
     });
     Ok(found)
 }

@@ -53,6 +53,10 @@ pub fn predictions() -> Vec<Predicted> {
         predicted("reserved_low_bytes", Int, |p| p.reserved_low_bytes),
         predicted("reserved_high_bytes", Int, |p| p.reserved_high_bytes),
         predicted("process_peak_bytes", Int, |p| p.process_peak_bytes),
+        predicted("context_bytes", Int, |p| p.context_bytes),
+        predicted("context_low_bytes", Int, |p| p.context_low_bytes),
+        predicted("context_high_bytes", Int, |p| p.context_high_bytes),
+        predicted("reserved_with_room_bytes", Int, |p| p.reserved_with_room_bytes),
         predicted("reserved_after_first_step_bytes", Int, |p| {
             p.reserved_after_first_step_bytes
         }),
@@ -76,6 +80,9 @@ pub fn predictions() -> Vec<Predicted> {
             p.allocated_peak_by_category.get(category).copied()
         }));
     }
+    columns.push(predicted("allocated_peak_loss_bytes", Int, |p| {
+        p.allocated_peak_loss_bytes
+    }));
     for phase in Phase::ALL.map(Phase::name) {
         columns.push(predicted(&phase_column(phase), Int, move |p| {
             p.allocated_peak_in_phase.get(phase).copied()

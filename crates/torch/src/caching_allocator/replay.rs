@@ -50,6 +50,8 @@ pub struct AllocatedPeak {
     pub bytes: u64,
     /// Requested bytes by category; blocks are larger than the requests.
     pub by_category: ByCategory,
+    /// Requested bytes of activations and temporaries of the head and of the loss.
+    pub of_loss: u64,
     /// The instant.
     pub moment: Moment,
 }
@@ -224,6 +226,7 @@ impl Replay {
             // The block that made the peak gets its label right after.
             Event::Label { .. } if allocator.stats().all.allocated.current == self.reserved.allocated_peak.bytes => {
                 self.reserved.allocated_peak.by_category = live.by_category();
+                self.reserved.allocated_peak.of_loss = live.of_loss();
             }
             Event::Label { .. } => {}
         }
@@ -244,6 +247,7 @@ impl Replay {
             noted.allocated_peak = AllocatedPeak {
                 bytes: allocated,
                 by_category: self.live.by_category(),
+                of_loss: self.live.of_loss(),
                 moment,
             };
         }

@@ -12,6 +12,8 @@ pub(super) const SMALL_SEGMENT: u64 = 2 * MIB;
 pub(super) const SMALLEST_OWN_SEGMENT: u64 = 10 * MIB;
 /// Segments of their own are a multiple of this (`kRoundLarge`).
 const SEGMENT_STEP: u64 = 2 * MIB;
+/// A segment of the large pool for blocks that have none for themselves (`kLargeBuffer`).
+pub(super) const DEFAULT_LARGE_SEGMENT: u64 = 20 * MIB;
 /// The largest request; larger ones fail at once.
 pub(super) const LARGEST_REQUEST: u64 = (1 << 60) - 1;
 
@@ -55,9 +57,14 @@ fn round_within_power(bytes: u64, divisions: u64) -> u64 {
     }
 }
 
+/// Bytes that are asked of CUDA for a block of `size` bytes by default.
+pub fn segment_size(size: u64) -> u64 {
+    segment_size_of(size, DEFAULT_LARGE_SEGMENT)
+}
+
 /// Bytes that are asked of CUDA for a block of `size` bytes if segments do not grow; `large_segment_size` is the
 /// setting.
-pub(super) fn segment_size(size: u64, large_segment_size: u64) -> u64 {
+pub(super) fn segment_size_of(size: u64, large_segment_size: u64) -> u64 {
     if size <= LARGEST_SMALL {
         SMALL_SEGMENT
     } else if size < SMALLEST_OWN_SEGMENT {
@@ -141,9 +148,9 @@ mod tests {
             (10 * MIB + 512, 12 * MIB),
         ];
         for (size, segment) in sizes {
-            assert_eq!(segment_size(size, default), segment, "{size}");
+            assert_eq!(segment_size_of(size, default), segment, "{size}");
         }
-        assert_eq!(segment_size(2 * MIB, 40 * MIB), 40 * MIB);
-        assert_eq!(segment_size(MIB, 40 * MIB), 2 * MIB);
+        assert_eq!(segment_size_of(2 * MIB, 40 * MIB), 40 * MIB);
+        assert_eq!(segment_size_of(MIB, 40 * MIB), 2 * MIB);
     }
 }

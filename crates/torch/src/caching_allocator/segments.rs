@@ -3,14 +3,14 @@
 use super::CachingAllocator;
 use super::blocks::{Block, BlockId};
 use super::pool_kind::PoolKind;
-use super::rounding::segment_size;
+use super::rounding::segment_size_of;
 use super::settings::TieBreak;
 
 impl CachingAllocator {
     /// Memory of the device for a block of `size` bytes: a new segment, or a growing one grown. The block is free and
     /// in no pool; it may be larger than `size`.
     pub(super) fn reserve(&mut self, size: u64, pool: PoolKind) -> Option<BlockId> {
-        let segment = segment_size(size, self.settings.large_segment_size);
+        let segment = segment_size_of(size, self.settings.large_segment_size);
         let reserved = self.stats.all.reserved.current;
         if self.limit.is_some_and(|limit| reserved.saturating_add(segment) > limit) {
             return None;

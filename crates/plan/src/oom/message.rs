@@ -1,0 +1,132 @@
+//! PyTorch's message of an allocation that did not fit.
+
+/// An amount as a message has it, with few digits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Amount {
+    /// Bytes.
+    pub bytes: u64,
+    /// The most that rounding took or added, in bytes.
+    pub rounding: u64,
+}
+
+/// What a message says. Releases differ in their words; what one does not say is absent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Message {
+    /// The segment that was asked of the device.
+    pub tried: Amount,
+    /// The device's memory.
+    pub total: Option<Amount>,
+    /// Blocks in use.
+    pub allocated: Option<Amount>,
+    /// What the allocator holds besides.
+    pub unallocated: Option<Amount>,
+    /// What is free of the device.
+    pub free: Option<Amount>,
+}
+
+/// There is no such message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the text has no `Tried to allocate 2.00 GiB`, with which PyTorch says what did not fit")]
+pub struct NoMessage;
+
+impl Message {
+    /// Reads the last message of a text, such as a log.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn read(text: &str) -> Result<Self, NoMessage> {
+        const TRIED: &str = "Tried to allocate ";
+        let start = text.rfind(TRIED).ok_or(NoMessage)?;
+        // Lines of a log may break it anywhere.
+        let text = text[start..].split_whitespace().collect::<Vec<_>>().join(" ");
+        let after = |words: &str| amount(&text[text.find(words)? + words.len()..]);
+        let before = |words: &str| {
+            let text = text[..text.find(words)?].trim_end();
+            let (start, _) = text.rmatch_indices(' ').nth(1)?;
+            amount(&text[start + 1..])
+        };
+        let allocated = before("is allocated by PyTorch").or_else(|| before("already allocated"));
+        let unallocated = before("is reserved by PyTorch but unallocated").or_else(|| {
+            let reserved = before("reserved in total by PyTorch").or_else(|| before("cached"))?;
+            let allocated = allocated?;
+            Some(Amount {
+                bytes: reserved.bytes.checked_sub(allocated.bytes)?,
+                rounding: reserved.rounding + allocated.rounding,
+            })
+        });
+        Ok(Self {
+            tried: after(TRIED).ok_or(NoMessage)?,
+            total: after("has a total capacity of ")
+                .or_else(|| after("has a total capacty of "))
+                .or_else(|| before("total capacity")),
+            allocated,
+            unallocated,
+            free: before("is free").or_else(|| before("free")),
+        })
+    }
+}
+
+impl Amount {
+    /// True for a number of bytes that would be written so.
+    pub fn is(self, bytes: u64) -> bool {
+        self.bytes.abs_diff(bytes) <= self.rounding
+    }
+}
+
+/// An amount at the beginning of a text: `2.00 GiB`.
+fn amount(text: &str) -> Option<Amount> {
+    let mut words = text.split_whitespace();
+    let number = words.next()?.trim_start_matches(['(', ';']);
+    let unit = words.next()?.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
+    let factor: u64 = match unit {
+        "bytes" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let bytes = number.parse::<f64>().ok()? * factor as f64;
+    let rounding = 0.5 * factor as f64 / 10f64.powi(decimals as i32);
+    let is_exact = factor == 1;
+    Some(Amount {
+        bytes: bytes.round() as u64,
+        rounding: if is_exact { 0 } else { rounding.ceil() as u64 },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: f64 = (1u64 << 30) as f64;
+
+    fn gib(amount: Option<Amount>) -> f64 {
+        (amount.unwrap().bytes as f64 / GIB * 100.0).round() / 100.0
+    }
+
+    #[test]
+    fn messages_of_all_ages_are_read() {
+        let new = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.52 GiB of \
+                   which 1.14 GiB is free. Including non-PyTorch memory, this process has 22.37 GiB memory in use. Of the \
+                   allocated memory 20.23 GiB is allocated\nby PyTorch, and 1.75 GiB is reserved by PyTorch but unallocated.";
+        let message = Message::read(new).unwrap();
+        assert_eq!(message.tried.bytes, 2 << 30);
+        assert!(message.tried.is((2 << 30) + (5 << 20)) && !message.tried.is((2 << 30) + (6 << 20)));
+        assert_eq!((gib(message.total), gib(message.allocated)), (23.52, 20.23));
+        assert_eq!((gib(message.unallocated), gib(message.free)), (1.75, 1.14));
+        let old = "RuntimeError: CUDA out of memory. Tried to allocate 384.00 MiB (GPU 0; 14.61 GiB total capacity; 13.70 GiB \
+                   already allocated; 384.00 MiB free; 13.78 GiB reserved in total by PyTorch) If reserved memory is >> allocated";
+        let message = Message::read(old).unwrap();
+        assert_eq!(message.tried.bytes, 384 << 20);
+        assert_eq!((gib(message.total), gib(message.allocated)), (14.61, 13.7));
+        assert_eq!((gib(message.unallocated), gib(message.free)), (0.08, 0.38));
+        let oldest = "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 5.94 GiB total capacity; 4.64 GiB already allocated; \
+                      20.75 MiB free; 198.00 MiB cached)";
+        let message = Message::read(oldest).unwrap();
+        assert_eq!((gib(message.total), gib(message.allocated)), (5.94, 4.64));
+        assert_eq!(Message::read("CUDA out of memory"), Err(NoMessage));
+        let last = format!("{old}\n{new}");
+        assert_eq!(Message::read(&last).unwrap().tried.bytes, 2 << 30);
+    }
+}
