@@ -34,7 +34,7 @@ const WORDS: [(&str, &str); 23] = [
 ];
 
 /// The one of `expected` that the user most likely meant by `word`.
-pub(crate) fn near<'a>(word: &str, expected: &[&'a str]) -> Option<&'a str> {
+pub fn near<'a>(word: &str, expected: &[&'a str]) -> Option<&'a str> {
     let find = |key: &str| expected.iter().copied().find(|word| *word == key);
     // `true` is a format only for a key that can be off: `autocast`, not `dtype`.
     let has_alias = word != "true" || expected.contains(&"none");

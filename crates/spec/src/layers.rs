@@ -14,7 +14,7 @@ use yaml::tree::{Node, Scalar, Value};
 
 use super::aliases;
 use super::foreign::foreign;
-use super::overrides::{Overrides, PREFIX};
+use super::overrides::{Flag, Overrides, PREFIX};
 use super::schema::settable;
 
 /// One override, read.
@@ -50,6 +50,9 @@ pub(crate) fn lay_over(spec: &mut Node, layers: &[Layer]) {
 /// Reads all overrides, lowest first.
 pub(crate) fn read(overrides: &Overrides, sources: &mut Sources, mistakes: &mut Mistakes) -> Vec<Layer> {
     let mut layers = Vec::new();
+    for flag in overrides.flags() {
+        layers.push(named_key(flag, sources.add(flag.option, flag.value.as_str())));
+    }
     layers.extend(
         overrides
             .data()
@@ -66,6 +69,27 @@ pub(crate) fn read(overrides: &Overrides, sources: &mut Sources, mistakes: &mut 
         layers.extend(mistakes.take(layer));
     }
     layers
+}
+
+/// The key that an option stands for.
+fn named_key(flag: &Flag, source: u32) -> Layer {
+    let place = Place {
+        source,
+        start: 0,
+        end: flag.value.len() as u32,
+    };
+    Layer {
+        origin: format!("{} {}", flag.option, flag.value),
+        path: rooted(vec![flag.key.to_owned()]),
+        key: place,
+        value: Node {
+            value: Value::Scalar(Scalar {
+                text: flag.value.as_str().into(),
+                plain: false,
+            }),
+            place,
+        },
+    }
 }
 
 /// The data that `--data` names: one of two words, or a path.

@@ -4,23 +4,17 @@ use std::path::Path;
 
 use arch::{ArchError, ModelConfig, Preset, check, locate};
 use base::text::to_flow_yaml;
-use cell::{Attention, Autocast, Cell, Checkpointing, Dtype, Padding, Stack, Task};
+use cell::{Attention, Cell, Dtype, Stack, Task};
 use hub::Roots;
 use indexmap::IndexMap;
-use options::{Optimizer, OutputLifetime};
 use serde_json::{Value, json};
 use torch::gpu::{Gpu, NATIVE_BFLOAT16};
 
 use super::error::SpecError;
 use super::load::parse;
-use super::overrides::Overrides;
+use super::overrides::{Flag, Overrides};
+use super::recipes::Recipe;
 use super::study::Study;
-
-/// The samples of an optimizer step, in micro-batches of one: as in QLoRA's script for small GPUs.
-const EFFECTIVE_BATCH: usize = 16;
-
-/// Tokens of a sample, as in TRL's `SFTConfig`, or all that the model takes.
-const TOKENS: usize = 1024;
 
 /// What the command line names in place of a spec.
 #[derive(Debug, Clone)]
@@ -30,23 +24,13 @@ pub struct Names {
     /// The data: `sample`, `synthetic`, a path, a pattern or a name of the hub. Default: synthetic data.
     pub data: Option<String>,
     /// The GPU of a plan of PyTorch's stack.
-    pub gpu: Option<String>,
-    /// The stack. Default: PyTorch's for a GPU, else our trainer.
-    pub stack: Option<Stack>,
+    pub gpu: Option<&'static Gpu>,
+    /// The stack.
+    pub stack: Stack,
     /// The configuration that the names stand for.
-    pub start: Start,
+    pub recipe: &'static Recipe,
     /// What the model's name leads to.
     pub roots: Roots,
-}
-
-/// What a model without a spec is planned with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Start {
-    /// QLoRA as people run it on a single GPU: 4 bits, every block checkpointed, one sample at once.
-    Frugal,
-    /// LoRA in which nothing is saved yet, for a search that does: 16 bits, no checkpointing, the effective batch at
-    /// once.
-    Roomy,
 }
 
 impl Names {
@@ -56,7 +40,7 @@ impl Names {
     /// Everything that is wrong with the names or the overrides; the user's mistakes, so exit code 2.
     pub fn study(&self, overrides: &Overrides) -> Result<Study, SpecError> {
         self.check_stack()?;
-        let mut defaults = self.defaults(overrides.sets("dtype"));
+        let mut defaults = self.defaults(overrides);
         if !overrides.sets("max_steps") {
             defaults["num_train_epochs"] = json!(1);
         }
@@ -65,88 +49,98 @@ impl Names {
             "defaults": defaults,
             "report": { "template": "plan" },
         });
-        let overrides = overrides.clone().with_data(self.data.clone());
-        let mut study = parse(Path::new("--model"), &to_yaml(&study), &overrides)?;
+        let overrides = overrides.clone().with_flags(self.flags()).with_data(self.data.clone());
+        // Mistakes are shown where they were made: in an option.
+        let recipe = format!("--recipe {}", self.recipe);
+        let mut study = parse(Path::new(&recipe), &to_yaml(&study), &overrides)?;
         study.file.clear();
         study.invocation.spec.clear();
         study.invocation.names = self.arguments();
         Ok(study)
     }
 
+    /// The keys of the recipe for this model and stack, as `run` writes them into a spec: none that an override sets.
+    pub(super) fn recipe_keys(&self, overrides: &Overrides) -> Vec<(String, Value)> {
+        let keys = self.defaults(overrides);
+        let keys = keys.as_object().cloned().unwrap_or_default().into_iter();
+        let is_default = |key: &str, value: &Value| Cell::default().value(key) == *value;
+        keys.filter(|(key, value)| !overrides.sets(key) && !is_default(key, value))
+            .collect()
+    }
+
+    /// The keys that options stand for.
+    fn flags(&self) -> Vec<Flag> {
+        let flag = |option, key, value: &str| Flag {
+            option,
+            key,
+            value: value.to_owned(),
+        };
+        let mut flags = vec![
+            flag("--model", "model", &self.model),
+            flag("--stack", "stack", self.stack.name()),
+        ];
+        flags.extend(self.gpu.map(|gpu| flag("--gpu", "gpu", gpu.name)));
+        flags
+    }
+
     /// The name of the study, which may become that of a folder.
     fn study_name(&self) -> String {
         let model = self.model.rsplit(['/', '\\']).find(|part| !part.is_empty());
-        let words = [model, self.gpu.as_deref()].into_iter().flatten();
+        let words = [model, self.gpu.map(|gpu| gpu.name)].into_iter().flatten();
         safe_name(&words.collect::<Vec<_>>().join("-"))
     }
 
-    fn stack(&self) -> Stack {
-        let of_gpu = if self.gpu.is_some() {
-            Stack::Torch
-        } else {
-            Stack::Candle
-        };
-        self.stack.unwrap_or(of_gpu)
-    }
-
-    /// Makes sure that our trainer is not taken by default for a model that it does not train.
+    /// Makes sure that our trainer trains the model, and is asked for a recipe that it has.
     fn check_stack(&self) -> Result<(), SpecError> {
-        let (None, None, Ok(config)) = (&self.gpu, self.stack, self.config()) else {
+        if self.stack == Stack::Torch {
             return Ok(());
-        };
+        }
+        if !self.recipe.is_of_both_stacks() {
+            let message = format!(
+                "--recipe {}: describes PyTorch's stack, and --stack is candle; leave one of them out",
+                self.recipe
+            );
+            return Err(SpecError::without_place(message));
+        }
+        let Ok(config) = self.config() else { return Ok(()) };
         check::check(&config, Stack::Candle).map_err(|unsupported| {
             SpecError::without_place(format!(
-                "--model {}: {unsupported}; PyTorch's stack is planned with --gpu GPU or --stack torch",
+                "--model {}: {unsupported}; without --stack candle PyTorch's stack is planned",
                 self.model
             ))
         })
     }
 
-    /// The keys of the cell that its names decide, and those that are common practice on one GPU. With
-    /// `is_other_dtype`, an override decides on the number format.
-    fn defaults(&self, is_other_dtype: bool) -> Value {
+    /// The keys of the cell that its names decide, and those of the recipe.
+    fn defaults(&self, overrides: &Overrides) -> Value {
         let config = self.config().ok();
         let task = match config.as_ref().is_some_and(|config| config.family.is_encoder()) {
             true => Task::SequenceClassification,
             false => Task::CausalLm,
         };
-        let positions = config.as_ref().map_or(TOKENS, |config| config.max_position_embeddings);
-        let (dtype, batch, accumulation, checkpointing) = match self.start {
-            Start::Frugal => (Dtype::Int4, 1, EFFECTIVE_BATCH, Checkpointing::Full),
-            Start::Roomy => (self.training_format(), EFFECTIVE_BATCH, 1, Checkpointing::None),
-        };
-        let mut keys = json!({
-            "model": self.model,
-            "stack": self.stack(),
-            "task": task,
-            "dtype": dtype,
-            "rank": Cell::default().rank,
-            "batch_size": batch,
-            "gradient_accumulation_steps": accumulation,
-            "max_seq_length": TOKENS.min(positions),
-            "padding": Padding::Longest,
-            "gradient_checkpointing": checkpointing,
-        });
-        if let Some(gpu) = &self.gpu {
-            keys["gpu"] = json!(gpu);
+        let mut keys = json!({ "task": task });
+        match self.stack {
+            Stack::Torch => set_all(&mut keys, self.recipe.keys()),
+            Stack::Candle => set_all(&mut keys, self.recipe.keys_of_both_stacks()),
         }
-        if self.stack() == Stack::Torch {
-            let format = self.training_format();
-            // transformers' sdpa has no soft cap; its Gemma 2 is eager by default.
-            let has_cap = config.is_some_and(|config| config.attention_softcap.is_some());
-            keys["attn_implementation"] = json!(if has_cap { Attention::Eager } else { Attention::Sdpa });
-            keys["autocast"] = json!(match format {
-                Dtype::Float16 => Autocast::Float16,
-                _ => Autocast::Bfloat16,
-            });
-            if dtype == Dtype::Int4 || is_other_dtype {
-                keys["bnb_4bit_compute_dtype"] = json!(format);
+        if let (Some(config), Some(length)) = (&config, keys["max_seq_length"].as_u64()) {
+            keys["max_seq_length"] = json!(length.min(config.max_position_embeddings as u64));
+        }
+        // All weights are trained in a format that gradients have.
+        if overrides.value("rank").is_some_and(|rank| rank == "0") && !overrides.sets("dtype") {
+            keys["dtype"] = json!(Dtype::Bfloat16);
+        }
+        // transformers' sdpa has no soft cap; its Gemma 2 is eager by default.
+        let has_cap = config.is_some_and(|config| config.attention_softcap.is_some());
+        if has_cap && keys["attn_implementation"] == json!(Attention::Sdpa) {
+            keys["attn_implementation"] = json!(Attention::Eager);
+        }
+        if self.gpu.is_some_and(|gpu| gpu.capability < NATIVE_BFLOAT16) {
+            for key in ["dtype", "autocast", "bnb_4bit_compute_dtype"] {
+                if keys[key] == json!(Dtype::Bfloat16) {
+                    keys[key] = json!(Dtype::Float16);
+                }
             }
-            // As in transformers' Trainer.
-            keys["optim"] = json!(Optimizer::AdamwTorchFused);
-            keys["torch"] = json!({ "keep_outputs": OutputLifetime::None });
-            // The default of transformers' TrainingArguments, which decides the order of the samples.
-            keys["seed"] = json!(42);
         }
         keys
     }
@@ -159,26 +153,18 @@ impl Names {
         }
     }
 
-    /// The 16-bit format that the GPU multiplies fast: bfloat16 from Ampere on.
-    fn training_format(&self) -> Dtype {
-        let gpu = self.gpu.as_deref().and_then(|name| Gpu::named(name).ok());
-        match gpu {
-            Some(gpu) if gpu.capability < NATIVE_BFLOAT16 => Dtype::Float16,
-            _ => Dtype::Bfloat16,
-        }
-    }
-
     /// The arguments of the command line that give these names.
     fn arguments(&self) -> Vec<String> {
-        let stack = self.stack.map(|stack| stack.name().to_owned());
-        let options = [
-            ("--model", Some(&self.model)),
-            ("--data", self.data.as_ref()),
-            ("--gpu", self.gpu.as_ref()),
-            ("--stack", stack.as_ref()),
-        ];
-        let given = options.into_iter().filter_map(|(option, value)| Some((option, value?)));
-        given.map(|(option, value)| format!("{option}={value}")).collect()
+        let mut arguments = vec![format!("--model={}", self.model)];
+        arguments.extend(self.data.as_ref().map(|data| format!("--data={data}")));
+        arguments.extend(self.gpu.map(|gpu| format!("--gpu={gpu}")));
+        if self.stack == Stack::Candle {
+            arguments.push("--stack=candle".into());
+        }
+        if self.recipe != Recipe::frugal() {
+            arguments.push(format!("--recipe={}", self.recipe));
+        }
+        arguments
     }
 }
 
@@ -186,15 +172,26 @@ impl Study {
     /// The configuration that names stand for: each key that is not a spec's default, and those that decide most of the
     /// memory. `None` for a study of a file.
     pub fn named_configuration(&self) -> Option<IndexMap<String, Value>> {
-        const ALWAYS: [&str; 8] = [
+        const ALWAYS: [&str; 19] = [
             "model",
             "stack",
             "gpu",
             "dtype",
+            "bnb_4bit_use_double_quant",
+            "upcast",
+            "adapter",
             "rank",
             "target_modules",
+            "adapter_dtype",
             "batch_size",
+            "gradient_accumulation_steps",
             "max_seq_length",
+            "padding",
+            "gradient_checkpointing",
+            "attn_implementation",
+            "autocast",
+            "loss",
+            "optim",
         ];
         let [study_cell] = self.cells.as_slice() else {
             return None;
@@ -227,6 +224,16 @@ impl Study {
     }
 }
 
+/// Sets keys, of which some are in a section: `torch.keep_outputs`.
+fn set_all<'k>(cell: &mut Value, keys: impl Iterator<Item = (&'k str, &'k Value)>) {
+    for (key, value) in keys {
+        match key.split_once('.') {
+            Some((section, key)) => cell[section][key] = value.clone(),
+            None => cell[key] = value.clone(),
+        }
+    }
+}
+
 /// A name that can be a study's and a file's.
 pub(super) fn safe_name(text: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -256,15 +263,17 @@ fn to_yaml(study: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use cell::Autocast;
+
     use super::*;
 
     fn study(model: &str, gpu: Option<&str>, settings: &[&str]) -> Result<Study, String> {
         let names = Names {
             model: model.into(),
             data: None,
-            gpu: gpu.map(str::to_owned),
-            stack: None,
-            start: Start::Frugal,
+            gpu: gpu.and_then(|gpu| Gpu::named(gpu).ok()),
+            stack: if gpu.is_some() { Stack::Torch } else { Stack::Candle },
+            recipe: Recipe::frugal(),
             roots: Roots::from("."),
         };
         let settings = settings.iter().copied().map(str::to_owned).collect();
@@ -301,7 +310,7 @@ mod tests {
         assert_eq!((named.name.as_str(), named.cells[0].cell.rank), ("a-b-rtx-3090", 4));
         assert_eq!(
             named.invocation.command_of("plan", &[]),
-            "expctl plan '--model=./models/A b' '--gpu=RTX 3090' --set rank=4"
+            "expctl plan '--model=./models/A b' --gpu=rtx-3090 --set rank=4"
         );
         let overridden = study("tiny", None, &["name=mine"]).unwrap();
         assert_eq!(overridden.name, "mine");

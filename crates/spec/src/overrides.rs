@@ -5,11 +5,23 @@ use super::error::SpecError;
 /// Values that are laid over those of a spec's file.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
+    flags: Vec<Flag>,
     data: Option<String>,
     variables: Vec<(String, String)>,
     settings: Vec<String>,
     vary: Vec<String>,
     keep: Vec<String>,
+}
+
+/// An option of the command line that stands for a key of the cell.
+#[derive(Debug, Clone)]
+pub(super) struct Flag {
+    /// The option, such as `--gpu`.
+    pub option: &'static str,
+    /// The key.
+    pub key: &'static str,
+    /// The text that it is given.
+    pub value: String,
 }
 
 /// The beginning of every variable that names a key.
@@ -38,6 +50,16 @@ impl Overrides {
         Self { vary, keep, ..self }
     }
 
+    /// Adds options that stand for keys. They lie below all others.
+    #[must_use]
+    pub(super) fn with_flags(self, flags: Vec<Flag>) -> Self {
+        Self { flags, ..self }
+    }
+
+    pub(super) fn flags(&self) -> &[Flag] {
+        &self.flags
+    }
+
     /// Adds the option `--data`: a word, a path or a name of the hub. It lies below all others.
     #[must_use]
     pub fn with_data(self, data: Option<String>) -> Self {
@@ -62,10 +84,21 @@ impl Overrides {
 
     /// True if a `key=value` text or a variable sets this key of a cell, one without dots.
     pub(super) fn sets(&self, key: &str) -> bool {
+        self.value(key).is_some()
+    }
+
+    /// The text that a key is set to, if it is: the last setting, or the variable.
+    pub(super) fn value(&self, key: &str) -> Option<&str> {
+        let settings = self.settings.iter().rev().filter_map(|setting| setting.split_once('='));
+        let mut settings = settings
+            .filter(|(name, _)| name.trim() == key)
+            .map(|(_, value)| value.trim());
         let variable = format!("{PREFIX}{key}");
-        let names_it = |setting: &String| setting.split_once('=').is_some_and(|(name, _)| name.trim() == key);
-        let is_variable = |(name, _): &(String, String)| name.eq_ignore_ascii_case(&variable);
-        self.settings.iter().any(names_it) || self.variables.iter().any(is_variable)
+        let of_variable = self
+            .variables
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(&variable));
+        settings.next().or(of_variable.map(|(_, value)| value.as_str()))
     }
 
     pub(super) fn settings(&self) -> &[String] {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use base::text::to_flow_yaml;
 use cell::keys::{self, keys};
 use cell::path_keys;
 use serde_json::Value as Json;
@@ -16,7 +17,7 @@ use yaml::tree::{Node, Scalar, Value};
 use super::error::SpecError;
 use super::layers;
 use super::load::parse;
-use super::names::safe_name;
+use super::names::{Names, safe_name};
 use super::overrides::Overrides;
 use super::study_file::relative;
 
@@ -33,29 +34,28 @@ pub struct SpecFile {
 }
 
 impl SpecFile {
-    /// The spec of a model and data by name, and of `key=value` settings. The same ones in another order give the same
-    /// text. Without `output` the file is `NAME.yaml`, after the study.
+    /// The spec of a model and data by name, with the keys of their recipe, and of `key=value` settings. The same ones in
+    /// another order give the same text. Without `output` the file is `NAME.yaml`, after the study.
     ///
     /// # Errors
     /// Everything that is wrong with the names or the settings; the user's mistakes, so exit code 2.
-    pub fn of_names(
-        model: &str,
-        data: Option<&str>,
-        settings: Vec<String>,
-        output: Option<&Path>,
-    ) -> Result<Self, SpecError> {
+    pub fn of_names(named: &Names, settings: Vec<String>, output: Option<&Path>) -> Result<Self, SpecError> {
+        let model = named.model.as_str();
         let folder = output.and_then(Path::parent).unwrap_or(Path::new(""));
         let stem = output
             .and_then(Path::file_stem)
             .map(|stem| stem.to_string_lossy().into_owned());
         let name = safe_name(&stem.unwrap_or_else(|| last_part(model).to_owned()));
-        let names = format!(
+        let mut names = format!(
             "name: {}\ndefaults:\n  model: {}\n",
             plain_or_quoted(&name),
             plain_or_quoted(model)
         );
-        let data = data.unwrap_or("synthetic").to_owned();
+        let data = named.data.as_deref().unwrap_or("synthetic").to_owned();
         let overrides = Overrides::new([], settings).with_data(Some(data));
+        for (key, value) in named.recipe_keys(&overrides) {
+            names += &format!("  {key}: {}\n", to_flow_yaml(&value));
+        }
         // Mistakes are shown where they were made: on the command line.
         let study = parse(Path::new("--model"), &names, &overrides)?;
         let path = output.map_or_else(|| format!("{}.yaml", study.name).into(), Path::to_path_buf);
@@ -222,11 +222,25 @@ fn last_part(model: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use cell::Stack;
+
     use super::*;
+    use crate::Recipe;
+
+    fn names(model: &str, data: Option<&str>) -> Names {
+        Names {
+            model: model.into(),
+            data: data.map(str::to_owned),
+            gpu: None,
+            stack: Stack::Candle,
+            recipe: Recipe::frugal(),
+            roots: ".".into(),
+        }
+    }
 
     fn of(model: &str, data: Option<&str>, settings: &[&str]) -> Result<SpecFile, String> {
         let settings = settings.iter().copied().map(str::to_owned).collect();
-        SpecFile::of_names(model, data, settings, None).map_err(|error| error.to_string())
+        SpecFile::of_names(&names(model, data), settings, None).map_err(|error| error.to_string())
     }
 
     fn read(file: &SpecFile) -> super::super::Study {
@@ -234,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_given_is_written() {
+    fn what_was_given_and_the_recipe_are_written() {
         let file = of(
             "tiny",
             Some("sample"),
@@ -250,6 +264,10 @@ mod tests {
             "  data: sample",
             "  dtype: float32  # Number format of the base weights",
             "  rank: 4  # Rank of the adapters; 0 trains the model's weights",
+            "  gradient_accumulation_steps: 16  # Micro-batches whose gradients are summed before an optimizer step",
+            "  gradient_checkpointing: full",
+            "  max_seq_length: 512  # Samples are cut to this many tokens",
+            "  padding: longest  # Pad each micro-batch to max_seq_length, or to its longest sample",
             "report: {template: plan}",
         ];
         assert_eq!(file.text.lines().collect::<Vec<_>>(), text);
@@ -276,7 +294,8 @@ mod tests {
             "description=Words, more words",
         ];
         let file = of("tiny", Some("my texts/a, b.jsonl"), &settings).unwrap();
-        let names = "name: tiny\ndefaults: {model: tiny, data: {path: 'my texts/a, b.jsonl'}}\n";
+        let names = "name: tiny\ndefaults: {model: tiny, data: {path: 'my texts/a, b.jsonl'}, max_seq_length: 512, \
+                     gradient_accumulation_steps: 16, padding: longest}\n";
         let settings = settings.map(str::to_owned).to_vec();
         let given = parse(Path::new("x.yaml"), names, &Overrides::new([], settings)).unwrap();
         let written = read(&file);
@@ -316,7 +335,7 @@ mod tests {
         ];
         let settings = settings.map(str::to_owned).to_vec();
         let output = Some(Path::new("specs/own.yaml"));
-        let file = SpecFile::of_names("tiny", Some("src"), settings, output).unwrap();
+        let file = SpecFile::of_names(&names("tiny", Some("src")), settings, output).unwrap();
         let data = "data: {path: ../src, eval_path: [../src/lib.rs, ../src/*/mod.rs, nowhere.txt], chat_template: \
                     ../Cargo.toml, column: src}";
         for part in ["model: tiny\n", data] {
@@ -329,7 +348,11 @@ mod tests {
     fn a_spec_is_the_same_however_it_is_written() {
         let file = of("tiny", Some("sample"), &["rank=8"]).unwrap();
         assert!(file.is_same(&file.text));
-        assert!(file.is_same("# mine\nname: tiny\ndefaults: {rank: 8, data: sample, model: tiny}\n"));
+        let recipe = "dtype: int4, gradient_accumulation_steps: 16, batch_size: 1, gradient_checkpointing: full, \
+                      max_seq_length: 512, padding: longest";
+        let other = format!("# mine\nname: tiny\ndefaults: {{rank: 8, data: sample, model: tiny, {recipe}}}\n");
+        assert!(file.is_same(&other), "{}", file.text);
+        assert!(!file.is_same("name: tiny\ndefaults: {rank: 8, data: sample, model: tiny}\n"));
         assert!(!file.is_same("name: tiny\ndefaults: {rank: 4, data: sample, model: tiny}\n"));
         assert!(!file.is_same("name: tiny\nrepeats: 2\ndefaults: {rank: 8, data: sample, model: tiny}\n"));
         assert!(!file.is_same("name: ["));
