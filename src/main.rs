@@ -3,7 +3,6 @@
 use std::io::{Write, stderr};
 use std::process::ExitCode;
 
-use clap::Parser;
 use expctl::cli::{Cli, INVALID_INPUT, describe};
 use include_dir::{Dir, include_dir};
 use memory::ProcessAllocator;
@@ -19,7 +18,7 @@ fn main() -> ExitCode {
     if let Some(commit) = option_env!("BUILT_FROM_COMMIT") {
         runner::built_from(commit);
     }
-    match Cli::parse().run() {
+    match Cli::read().run() {
         Ok(code) => code,
         Err(error) => {
             // If stderr is closed, the exit code still reports the failure.

@@ -49,7 +49,7 @@ pub(super) fn cell_row(
 
 /// The keys and values of a cell that names stand for, in lines of some width.
 pub(super) fn configuration_for_people(configuration: &IndexMap<String, Value>) -> String {
-    const WIDTH: usize = 100;
+    const WIDTH: usize = 77;
     let mut text = String::from("\nplanned with (change it with --set KEY=VALUE)\n");
     let mut line = String::new();
     for (key, value) in configuration {

@@ -1,13 +1,14 @@
 //! The command line.
 
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
 use runner::protocol;
 
+use super::output::INVALID_INPUT;
 use super::{
     accuracy, cell, compare, completions, export, fit, init, list, machine, merge, plan, report, run, schema, show,
-    validate, version,
+    unknown_flag, validate, version,
 };
 
 /// Fine-tuning experiments from a YAML file: what each configuration needs in memory and time, measured by training it.
@@ -42,6 +43,19 @@ enum Command {
 }
 
 impl Cli {
+    /// Reads the command line. Mistakes and `--help` end the program.
+    pub fn read() -> Self {
+        Self::try_parse().unwrap_or_else(|error| match unknown_flag::help(&error) {
+            None => error.exit(),
+            Some(help) => {
+                let text = error.to_string();
+                let first = text.lines().next().unwrap_or_default();
+                eprintln!("{first}\n\n  help: {help}\n\nFor more information, try '--help'.");
+                process::exit(INVALID_INPUT.into())
+            }
+        })
+    }
+
     /// Runs the command and gives its exit code.
     ///
     /// # Errors

@@ -14,30 +14,26 @@ use plan::{CellError, Options, PlanError, Planner};
 use rayon::prelude::*;
 use spec::{Study, StudyCell};
 use techniques::Harm;
-use torch::gpu::Budget;
 
 use super::fit_chart::chart;
-use super::fit_limits::{LimitRow, Limits};
+use super::fit_limits::{Limit, LimitRow, Limits};
 use super::fit_view::{CellFit, for_people, for_programs};
 use super::subject::{Subject, for_budget};
-use super::{Format, exit_code, print};
+use super::{Format, OVERSIZE, print};
 
 /// Find what to change so that a cell fits, the least change first
 ///
 /// Searches every technique that saves memory, alone and together: micro-batches, checkpointing, formats, optimizer
 /// states, attention, the allocator, rank and length. Prints the least change that fits, other ways, and the front of
 /// memory against price. Mild changes come before harsh ones: first what keeps the results, then what costs precision,
-/// then what is trained, then tokens. A model by name starts as a LoRA in 16 bits in which nothing is saved. Every
-/// figure is predicted. Exit code 1 if nothing fits.
+/// then what is trained, then tokens. A model by name starts as it does in a plan, with the frugal recipe; --recipe lora
+/// starts from one in which nothing is saved yet. Nothing is proposed that leaves less than the headroom free. Every
+/// figure is predicted. Exit code 3 if nothing fits.
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("specs", |spec| spec.num_args(0..=1)))]
+#[command(mut_arg("specs", |spec| spec.num_args(0..=1)), after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
     subject: Subject,
-    /// What to fit into: a size such as 6GiB, or a GPU such as rtx-3060-12gb. Default: the spec's fit.budget, or the
-    /// cells' gpu or device_memory
-    #[arg(long, value_name = "SIZE|GPU")]
-    budget: Option<Budget>,
     /// A key that may change, alone or with the values to try; other keys then stay. Repeatable
     #[arg(long, value_name = "KEY[=VALUE,...]")]
     vary: Vec<String>,
@@ -51,7 +47,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "KEY", value_delimiter = ',', value_parser = key_of_largest())]
     largest: Vec<Largest>,
     /// Print the smallest GPU that is enough instead
-    #[arg(long, conflicts_with_all = ["budget", "largest"])]
+    #[arg(long, conflicts_with_all = ["budget", "gpu", "largest"])]
     smallest_gpu: bool,
     /// Write the least change that fits as a spec
     #[arg(long, value_name = "FILE", conflicts_with_all = ["largest", "smallest_gpu"])]
@@ -64,6 +60,10 @@ pub(super) struct Args {
     format: Format,
 }
 
+const EXAMPLES: &str = "Examples:
+  expctl fit --model llama-3.1-8b --gpu 3060 --set max_seq_length=4096
+  expctl fit --model qwen2.5-7b --gpu a100-40gb --largest batch_size,max_seq_length";
+
 /// Reads the keys of `--largest`.
 fn key_of_largest() -> impl TypedValueParser<Value = Largest> {
     let keys = PossibleValuesParser::new(Largest::ALL.map(Largest::key));
@@ -74,7 +74,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let study = args.subject.study_to_fit(&args.vary, &args.keep)?;
     // With --smallest-gpu each GPU is its own budget.
     let budget = args
-        .budget
+        .subject
+        .budget()
         .or(study.fit.budget.map(|budget| budget.0))
         .filter(|_| !args.smallest_gpu);
     let mut study = for_budget(study, budget)?;
@@ -83,6 +84,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let options = Options {
         budget,
+        headroom: args.subject.headroom(),
         ..Options::default()
     };
     let planner = Planner::new(study.roots(), options);
@@ -125,8 +127,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Format::Table => for_people(&study, &fits),
         format => for_programs(&study, &fits, format),
     })?;
-    let all_fit = fits.iter().all(|fit| fit.budget.is_none() || fit.least.is_some());
-    Ok(exit_code(all_fit))
+    let all_fit = fits.iter().all(CellFit::is_answered);
+    Ok(fits_or_not(all_fit))
+}
+
+fn fits_or_not(all_fit: bool) -> ExitCode {
+    match all_fit {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(OVERSIZE),
+    }
 }
 
 /// The path of a chart, which is drawn as SVG.
@@ -176,16 +185,17 @@ fn fit(planner: &Planner, study: &Study, study_cell: &StudyCell) -> Result<CellF
         worst: Harm::Data,
     };
     let search = Search::new(planner, Space::new(cell, &*planner.model(cell)?, moves)?);
-    let budget = planner.budget(cell);
-    let front = search.front(budget)?;
-    let fits = |found: &&Found| budget.is_some_and(|budget| found.fits(budget));
+    let limit = planner.limit(cell);
+    let front = search.front(limit)?;
+    let fits = |found: &&Found| limit.is_some_and(|limit| found.fits(limit));
     let least = front.iter().find(fits).cloned();
-    let others = match (&least, budget) {
-        (Some(least), Some(budget)) => search.others(least, budget),
+    let others = match (&least, limit) {
+        (Some(least), Some(limit)) => search.others(least, limit),
         _ => Vec::new(),
     };
     Ok(CellFit {
-        budget,
+        budget: planner.budget(cell),
+        headroom: planner.headroom(cell),
         front,
         least,
         others,
@@ -196,32 +206,56 @@ fn fit(planner: &Planner, study: &Study, study_cell: &StudyCell) -> Result<CellF
 
 /// Prints the largest values, or the smallest GPUs.
 fn limits(args: &Args, study: &Study, planner: &Planner) -> anyhow::Result<ExitCode> {
-    let mut limits = Vec::new();
-    let mut all_fit = true;
-    for study_cell in &study.cells {
-        let cell = &study_cell.cell;
-        let wrong = |error| CellError::new(study, study_cell, error);
-        let mut rows = Vec::new();
-        let mut add = |key, worst, limit| rows.push(LimitRow { key, worst, limit });
-        for &key in &args.largest {
-            let budget = planner.budget(cell).ok_or_else(|| wrong(PlanError::NoBudget))?;
-            for worst in [None, Some(Harm::Transfers)] {
-                let most = largest(planner, cell, key, budget, worst, &study.fit).map_err(wrong)?;
-                add(key.key(), worst, most.map(Into::into));
-            }
-        }
-        if args.smallest_gpu {
-            for worst in [None, Some(Harm::Transfers), Some(Harm::Data)] {
-                let gpu = smallest_gpu(planner, cell, worst, &study.fit).map_err(wrong)?;
-                add("gpu", worst, gpu.map(Into::into));
-            }
-        }
+    let progress = progress(study.cells.len());
+    let limits = study.cells.par_iter().map(|study_cell| {
+        let rows = limits_of(args, study, planner, study_cell);
+        progress.inc(1);
+        rows.map_err(|error| CellError::new(study, study_cell, error))
+    });
+    let limits = limits.collect::<Result<Vec<_>, _>>();
+    progress.finish_and_clear();
+    let limits = limits?;
+    let fits = |rows: &Vec<LimitRow>| {
         let fits = |key| rows.iter().any(|row| row.key == key && row.limit.is_some());
-        all_fit &= rows.iter().all(|row| fits(row.key));
-        limits.push(rows);
-    }
+        rows.iter().all(|row| fits(row.key))
+    };
+    let all_fit = limits.iter().all(fits);
     print(&Limits(limits).render(study, args.format))?;
-    Ok(exit_code(all_fit))
+    Ok(fits_or_not(all_fit))
+}
+
+/// The largest values, or the smallest GPUs, of one cell.
+fn limits_of(
+    args: &Args,
+    study: &Study,
+    planner: &Planner,
+    study_cell: &StudyCell,
+) -> Result<Vec<LimitRow>, PlanError> {
+    let cell = &study_cell.cell;
+    let mut rows = Vec::new();
+    let mut add = |key, worst, limit: Option<Limit>| {
+        let headroom = limit.as_ref().map_or(0, |limit| planner.headroom(limit.cell()));
+        rows.push(LimitRow {
+            key,
+            worst,
+            limit,
+            headroom,
+        });
+    };
+    for &key in &args.largest {
+        let limit = planner.limit(cell).ok_or(PlanError::NoBudget)?;
+        for worst in [None, Some(Harm::Transfers)] {
+            let most = largest(planner, cell, key, limit, worst, &study.fit)?;
+            add(key.key(), worst, most.map(Into::into));
+        }
+    }
+    if args.smallest_gpu {
+        for worst in [None, Some(Harm::Transfers), Some(Harm::Algorithm)] {
+            let gpu = smallest_gpu(planner, cell, worst, &study.fit)?;
+            add("gpu", worst, gpu.map(Into::into));
+        }
+    }
+    Ok(rows)
 }
 
 /// A spec of the one cell that was found.

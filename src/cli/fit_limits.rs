@@ -1,17 +1,23 @@
 //! The largest values of keys that fit, and the smallest GPUs, for people and for programs.
 
+use std::fmt::Write as _;
+
 use base::text::format;
 use base::text::{Table, to_flow_yaml};
+use cell::Cell;
 use plan::advice::changes;
 use plan::fit::{Bound, Found, Most};
-use records::prediction::Prediction;
+use results::setting;
 use serde_json::{Value, json};
 use spec::Study;
 use techniques::Harm;
 use torch::gpu::Gpu;
 
 use super::Format;
-use super::prediction_view::may_not_fit;
+use super::cells::configuration_for_people;
+use super::plan_answer::subject;
+use super::prediction_view::verdict;
+use super::screen::wrapped;
 
 /// The largest values of keys, or the smallest GPUs: the rows of each cell.
 pub(super) struct Limits(pub Vec<Vec<LimitRow>>);
@@ -24,6 +30,8 @@ pub(super) struct LimitRow {
     pub worst: Option<Harm>,
     /// The value, if one fits.
     pub limit: Option<Limit>,
+    /// Bytes of its budget that stay free.
+    pub headroom: u64,
 }
 
 /// A value that fits, with the cell that has it.
@@ -31,6 +39,13 @@ pub(super) struct Limit {
     value: Value,
     bound: Option<Bound>,
     found: Found,
+}
+
+impl Limit {
+    /// The cell that has it.
+    pub(super) fn cell(&self) -> &Cell {
+        &self.found.cell
+    }
 }
 
 impl From<Most> for Limit {
@@ -56,8 +71,42 @@ impl From<(&'static Gpu, Found)> for Limit {
 impl Limits {
     /// A row for each limit.
     pub(super) fn render(&self, study: &Study, format: Format) -> String {
-        const COLUMNS: [&str; 6] = ["cell_id", "key", "value", "changes allowed", "needed", "changes"];
-        let programs = [
+        match format {
+            Format::Table => self.for_people(study),
+            format => format.render(&self.for_programs(study)),
+        }
+    }
+
+    fn for_people(&self, study: &Study) -> String {
+        let mut text = String::new();
+        for (rows, study_cell) in self.0.iter().zip(&study.cells) {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            let values = study_cell
+                .heeded_axes()
+                .map(|(axis, _)| format!("{axis} {}", setting(axis, &study_cell.shown_axis(axis).into())));
+            let subject = std::iter::once(subject(&study_cell.cell)).chain(values);
+            let _ = writeln!(text, "{}", wrapped(&subject.collect::<Vec<_>>().join(" · "), 2));
+            let mut last = "";
+            for row in rows {
+                if row.key != last {
+                    let _ = writeln!(text, "\n{}", row.question());
+                    last = row.key;
+                }
+                let line = wrapped(&format!("  {}", row.answer()), 6);
+                let _ = writeln!(text, "{line}");
+            }
+            if let Some(configuration) = study.named_configuration() {
+                text += &configuration_for_people(&configuration);
+            }
+            let _ = writeln!(text, "\ncell {}; all figures are predicted", study_cell.id);
+        }
+        text
+    }
+
+    fn for_programs(&self, study: &Study) -> Table {
+        let mut table = Table::new([
             "cell_id",
             "key",
             "value",
@@ -68,67 +117,71 @@ impl Limits {
             "needed_high_bytes",
             "range_reason",
             "changes",
-        ];
-        let is_for_people = format == Format::Table;
-        let mut table = if is_for_people {
-            Table::new(COLUMNS)
-        } else {
-            Table::new(programs)
-        };
+        ]);
         for (rows, study_cell) in self.0.iter().zip(&study.cells) {
-            for LimitRow { key, worst, limit } in rows {
-                let allowed = match worst {
-                    None => "none",
-                    Some(harm) if harm.keeps_results() => "that keep the results",
-                    Some(_) => "all",
-                };
-                let bound = limit.as_ref().and_then(|limit| limit.bound);
-                let value = limit.as_ref().map(|limit| match bound.and_then(reason) {
-                    Some(reason) if is_for_people => json!(format!("{} ({reason})", to_flow_yaml(&limit.value))),
-                    _ => limit.value.clone(),
-                });
-                let found = limit.as_ref().map(|limit| &limit.found);
-                let needed = found.map(|found| match is_for_people {
-                    true => json!(needed(&found.prediction)),
-                    false => json!(found.prediction.needed_bytes),
-                });
-                let changes = found.map(|found| json!(changes(found).join(", ")));
-                let absent = || {
-                    if is_for_people {
-                        json!("nothing fits")
-                    } else {
-                        Value::Null
-                    }
-                };
-                let mut row = vec![json!(study_cell.id), json!(key), value.unwrap_or_else(absent)];
-                row.extend((!is_for_people).then(|| json!(bound.map(Bound::name))));
-                row.extend([json!(allowed), needed.unwrap_or_default()]);
-                if !is_for_people {
-                    let prediction = found.map(|found| &found.prediction);
-                    row.extend([
-                        json!(prediction.and_then(|prediction| prediction.needed_low_bytes)),
-                        json!(prediction.and_then(|prediction| prediction.needed_high_bytes)),
-                        json!(prediction.and_then(|prediction| prediction.range_reason.as_deref())),
-                    ]);
-                }
-                row.push(changes.unwrap_or_default());
-                table.rows.push(row);
+            for row in rows {
+                let limit = row.limit.as_ref();
+                let prediction = limit.map(|limit| &limit.found.prediction);
+                let changes = limit.map(|limit| changes(&limit.found).join(", "));
+                table.rows.push(vec![
+                    json!(study_cell.id),
+                    json!(row.key),
+                    json!(limit.map(|limit| &limit.value)),
+                    json!(limit.and_then(|limit| limit.bound).map(Bound::name)),
+                    json!(row.allowed()),
+                    json!(prediction.map(|prediction| prediction.needed_bytes)),
+                    json!(prediction.and_then(|prediction| prediction.needed_low_bytes)),
+                    json!(prediction.and_then(|prediction| prediction.needed_high_bytes)),
+                    json!(prediction.and_then(|prediction| prediction.range_reason.as_deref())),
+                    json!(changes),
+                ]);
             }
         }
-        let text = format.render(&table);
-        match is_for_people {
-            true => text + "\nall figures are predicted\n",
-            false => text,
-        }
+        table
     }
 }
 
-/// `5.2 GiB`, or `5.2 GiB, may not fit` if the range goes beyond the budget.
-fn needed(prediction: &Prediction) -> String {
-    let bytes = format::bytes(prediction.needed_bytes.into());
-    match may_not_fit(prediction) {
-        true => format!("{bytes}, may not fit"),
-        false => bytes,
+impl LimitRow {
+    /// The changes that may be made.
+    fn allowed(&self) -> &'static str {
+        match self.worst {
+            None => "none",
+            Some(harm) if harm.keeps_results() => "that keep the results",
+            Some(_) => "formats and algorithms",
+        }
+    }
+
+    fn question(&self) -> String {
+        match self.key {
+            "gpu" => "the smallest GPU that is enough".into(),
+            key => format!("the largest {key} that fits"),
+        }
+    }
+
+    /// The value, with the changes that it needs and what it comes to.
+    fn answer(&self) -> String {
+        let with = match self.worst {
+            None => "as it is",
+            Some(harm) if harm.keeps_results() => "with changes that keep the results",
+            Some(_) => "with changes of formats and algorithms",
+        };
+        let Some(limit) = &self.limit else {
+            return format!("{with}: none");
+        };
+        let Found { prediction, .. } = &limit.found;
+        let (needed, verdict) = (
+            format::bytes(prediction.needed_bytes.into()),
+            verdict(prediction, self.headroom).0,
+        );
+        let mut text = format!("{with}: {}, {needed}, {verdict}", to_flow_yaml(&limit.value));
+        let changes = changes(&limit.found);
+        if !changes.is_empty() {
+            let _ = write!(text, ", by {}", changes.join(", "));
+        }
+        if let Some(reason) = limit.bound.and_then(reason) {
+            let _ = write!(text, "; {reason}");
+        }
+        text
     }
 }
 

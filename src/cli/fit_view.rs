@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use base::text::format::{self, or_absent};
 use base::text::{Table, to_flow_yaml};
 use plan::advice::{changes, cost};
-use plan::fit::Found;
+use plan::fit::{Changed, Found};
+use records::prediction::Verdict;
 use results::columns::predictions;
 use results::setting;
 use serde_json::{Map, Value, json};
@@ -14,12 +15,16 @@ use techniques::Harm;
 
 use super::Format;
 use super::cells::configuration_for_people;
-use super::prediction_view::{may_not_fit, range, range_cell, range_reasons};
+use super::plan_answer::sentence;
+use super::prediction_view::{self, range, range_cell, range_reason, range_reasons};
+use super::screen::wrapped;
 
 /// The result of a search for one cell.
 pub(super) struct CellFit {
-    /// Bytes to fit into, if there is a budget.
+    /// Bytes of the budget, if there is one.
     pub budget: Option<u64>,
+    /// Bytes of it that stay free.
+    pub headroom: u64,
     /// The cell as it is given, then the least changes for less and less memory.
     pub front: Vec<Found>,
     /// The least change that fits.
@@ -32,6 +37,14 @@ pub(super) struct CellFit {
     pub combinations: f64,
 }
 
+impl CellFit {
+    /// True if something fits, or if there is nothing to fit into.
+    pub(super) fn is_answered(&self) -> bool {
+        let as_it_is = self.front.first().and_then(|given| given.prediction.verdict);
+        self.budget.is_none() || self.least.is_some() || as_it_is == Some(Verdict::Fits)
+    }
+}
+
 /// The text for a terminal.
 pub(super) fn for_people(study: &Study, fits: &[CellFit]) -> String {
     let mut text = String::new();
@@ -39,48 +52,52 @@ pub(super) fn for_people(study: &Study, fits: &[CellFit]) -> String {
         if index > 0 {
             text.push('\n');
         }
-        text += &heading(study, index);
-        text += &verdict(fit);
+        let axes = axes(study, index);
+        if !axes.is_empty() {
+            let _ = writeln!(text, "{axes}");
+        }
+        text += &verdict(study, index, fit);
         if let Some(least) = fit.least.as_ref().filter(|least| !least.changes.is_empty()) {
-            let _ = writeln!(text, "\nthe least change that fits: {}", of_budget(least, fit.budget));
+            let _ = writeln!(text, "\nthe least change that fits: {}", of_budget(least, fit));
             text += &explained(least);
         }
         if !fit.others.is_empty() {
             text += "\nother ways, each without one of these changes\n";
             for other in &fit.others {
-                let (needed, changes) = (of_budget(other, fit.budget), changes(other).join(", "));
-                let _ = writeln!(text, "  {needed}: {changes} ({})", cost(other));
+                let (needed, changes) = (of_budget(other, fit), changes(other).join(", "));
+                let line = wrapped(&format!("  {needed}: {changes} ({})", cost(other)), 4);
+                let _ = writeln!(text, "{line}");
             }
         }
         if fit.front.len() > 1 {
             let _ = writeln!(
                 text,
                 "\nmemory against price, the least change first\n{}",
-                front(fit).aligned().trim_end()
+                front(fit).trim_end()
             );
         }
         text += &remarks(fit);
         if let Some(configuration) = study.named_configuration() {
             text += &configuration_for_people(&configuration);
         }
-        let _ = writeln!(
-            text,
-            "\n{} of {} combinations were planned; all figures are predicted",
+        let end = format!(
+            "cell {}; {} of {} combinations were planned; all figures are predicted",
+            study.cells[index].id,
             format::number((fit.planned as f64).into(), 0),
             format::number(fit.combinations.into(), 0)
         );
+        let _ = writeln!(text, "\n{}", wrapped(&end, 2));
     }
     text
 }
 
-/// The cell's id and its values of the axes.
-fn heading(study: &Study, index: usize) -> String {
+/// The cell's values of the axes.
+fn axes(study: &Study, index: usize) -> String {
     let study_cell = &study.cells[index];
     let values = study_cell
         .heeded_axes()
         .map(|(axis, _)| format!("{axis} {}", setting(axis, &study_cell.shown_axis(axis).into())));
-    let words: Vec<String> = std::iter::once(study_cell.id.clone()).chain(values).collect();
-    words.join(" · ") + "\n"
+    values.collect::<Vec<_>>().join(" · ")
 }
 
 /// What is uncertain about the least change that fits, or about the cell as it is, and the notes on it.
@@ -90,112 +107,108 @@ fn remarks(fit: &CellFit) -> String {
     };
     let prediction = &best.prediction;
     let mut text = String::new();
-    if let (Some(reason), Some(range)) = (&prediction.range_reason, range(prediction)) {
+    let reason = range_reason(prediction);
+    if let (Some(reason), Some(range)) = (&reason, range(prediction)) {
         let of = match best.changes.is_empty() {
             true => "as it is",
             false => "with the least change",
         };
-        let _ = writeln!(text, "\nrange: {range} {of}; it depends on the {reason}");
+        let line = wrapped(&format!("range: {range} {of}, by the {reason}"), 2);
+        let _ = writeln!(text, "\n{line}");
     }
     let others = fit.front.iter().map(|found| &found.prediction);
-    text += &range_reasons(others.filter(|other| other.range_reason != prediction.range_reason));
+    text += &range_reasons(others.filter(|other| range_reason(other) != reason));
     let notes = &prediction.notes;
     if !notes.is_empty() {
         text.push('\n');
     }
     for note in notes {
-        let _ = writeln!(text, "note: {note}");
+        let _ = writeln!(text, "{}", wrapped(&format!("note: {note}"), 2));
     }
     text
 }
 
-fn verdict(fit: &CellFit) -> String {
+/// The cell as it is, and how much must go.
+fn verdict(study: &Study, index: usize, fit: &CellFit) -> String {
     let Some(given) = fit.front.first().map(|given| &given.prediction) else {
         return String::new();
     };
-    let needed = given.needed_bytes;
-    let least = fit.front.last().map_or(needed, |last| last.prediction.needed_bytes);
-    if let Some(over) = given.past_host_budget() {
-        let end = match (fit.budget, &fit.least) {
-            (None, _) => "; the device has no budget",
-            (Some(_), Some(_)) => "",
-            (Some(_), None) => "; no change that may be made makes it fit",
-        };
-        let (needed, over) = (bytes(needed), bytes(over));
-        return format!("as it is: {needed}, and {over} more of the host's memory than host_memory gives{end}\n");
-    }
-    let Some(budget) = fit.budget else {
-        return format!("as it is: {}; there is no budget\n", bytes(needed));
-    };
-    let budget_text = bytes(budget);
-    match (needed.checked_sub(budget), &fit.least) {
-        (None | Some(0), _) => {
-            let doubt = if may_not_fit(given) { ", but may not fit" } else { "" };
-            format!("as it is: {}, fits into {budget_text}{doubt}\n", bytes(needed))
-        }
-        (Some(over), Some(_)) => {
-            let doubt = match given.needed_low_bytes.is_some_and(|low| low <= budget) {
-                true => ", but may fit",
-                false => "",
+    let mut text = sentence(&study.cells[index].cell, given, fit.headroom);
+    if let Some(budget) = fit.budget {
+        // With room for its cache: what changes are compared by is without a limit, too.
+        let room = given.reserved_with_room_bytes.zip(given.context_bytes);
+        let needed = room.map_or(given.needed_bytes, |(reserved, context)| reserved + context);
+        let limit = budget.saturating_sub(fit.headroom);
+        let least = fit.front.last().map_or(needed, |last| last.prediction.needed_bytes);
+        if let Some(over) = needed.checked_sub(limit).filter(|over| *over > 0) {
+            let of_headroom = match fit.headroom {
+                0 => String::new(),
+                headroom => format!(" to leave {} free", bytes(headroom)),
             };
-            let over = bytes(over);
-            format!("as it is: {}, {over} more than {budget_text}{doubt}\n", bytes(needed))
+            let _ = write!(text, "; {} must go{of_headroom}", bytes(over));
         }
-        (Some(over), None) => format!(
-            "as it is: {}, {} more than {budget_text}; no change that may be made makes it fit, {} is the least\n",
-            bytes(needed),
-            bytes(over),
-            bytes(least)
-        ),
+        if fit.least.is_none() {
+            let fits = match given.verdict {
+                Some(Verdict::Fits) => "leaves that free for certain",
+                _ => "makes it fit",
+            };
+            let _ = write!(
+                text,
+                "; no change that may be made {fits}, {} is the least",
+                bytes(least)
+            );
+        }
+    } else if given.judgement(0).is_none() {
+        text += "; there is no budget";
     }
+    wrapped(&text, 2) + "\n"
 }
 
 /// A line for each change, with its price.
 fn explained(found: &Found) -> String {
-    let lines: Vec<(String, &str)> = found
-        .changes
-        .iter()
-        .map(|changed| {
-            let keys: Vec<String> = changed
-                .keys
-                .iter()
-                .map(|(key, value)| format!("{key}: {}", to_flow_yaml(value)))
-                .collect();
-            (keys.join(", "), changed.meaning.as_str())
-        })
-        .collect();
-    let width = lines.iter().map(|(keys, _)| keys.chars().count()).max().unwrap_or(0);
-    lines
-        .iter()
-        .map(|(keys, meaning)| format!("  {keys:<width$}  {meaning}\n"))
-        .collect()
+    let line = |changed: &Changed| {
+        let keys: Vec<String> = changed
+            .keys
+            .iter()
+            .map(|(key, value)| format!("{key}: {}", to_flow_yaml(value)))
+            .collect();
+        wrapped(&format!("  {} ({})", keys.join(", "), changed.meaning), 4) + "\n"
+    };
+    found.changes.iter().map(line).collect()
 }
 
-/// The front as a table.
-fn front(fit: &CellFit) -> Table {
-    let mut columns = vec!["needed"];
-    columns.extend(fit.budget.map(|_| "of budget"));
+/// The front: a line for each row, and below it the changes.
+fn front(fit: &CellFit) -> String {
+    let mut columns = vec!["needs"];
+    columns.extend(fit.budget.map(|_| "verdict"));
     let has_range = fit.front.iter().any(|found| range(&found.prediction).is_some());
     columns.extend(has_range.then_some("range"));
-    columns.extend(["more FLOPs", "harm", "changes"]);
+    columns.extend(["more FLOPs", "harm"]);
     let mut table = Table::new(columns);
     for found in &fit.front {
         let mut row = vec![json!(bytes(found.prediction.needed_bytes))];
-        row.extend(fit.budget.map(|budget| json!(share(found, budget))));
+        let verdict = prediction_view::verdict(&found.prediction, fit.headroom).0;
+        row.extend(fit.budget.map(|_| json!(verdict)));
         row.extend(has_range.then(|| json!(range_cell(&found.prediction))));
         let recomputed = found.price.amount(Harm::Recomputation);
         let flops = match recomputed > 0.0 {
             true => format::percent(recomputed.into()),
             false => format::ABSENT.to_owned(),
         };
+        row.extend([json!(flops), json!(in_words(found.price.worst()))]);
+        table.rows.push(row);
+    }
+    let aligned = table.aligned();
+    let mut lines = aligned.lines();
+    let mut text = format!("{}\n", lines.next().unwrap_or_default());
+    for (line, found) in lines.zip(&fit.front) {
         let words = match found.changes.is_empty() {
             true => "as it is".to_owned(),
             false => changes(found).join(", "),
         };
-        row.extend([json!(flops), json!(in_words(found.price.worst())), json!(words)]);
-        table.rows.push(row);
+        let _ = writeln!(text, "{line}\n{}", wrapped(&format!("    {words}"), 6));
     }
-    table
+    text
 }
 
 /// The worst that a change does, in a word or two.
@@ -230,6 +243,7 @@ pub(super) fn for_programs(study: &Study, fits: &[CellFit], format: Format) -> S
                 "cell_id": study_cell.id,
                 "axes": study_cell.axes,
                 "budget_bytes": fit.budget,
+                "headroom_bytes": fit.headroom,
                 "least": fit.least.as_ref().map(found_for_programs),
                 "others": fit.others.iter().map(found_for_programs).collect::<Vec<_>>(),
                 "front": fit.front.iter().map(found_for_programs).collect::<Vec<_>>(),
@@ -288,22 +302,13 @@ fn found_for_programs(found: &Found) -> Value {
     object.into()
 }
 
-/// `22.1 GB (93 %)`, or `22.1 GB (93 %, may not fit)` if the range goes beyond the budget.
-fn of_budget(found: &Found, budget: Option<u64>) -> String {
+/// `22.1 GB, fits (93 %)`.
+fn of_budget(found: &Found, fit: &CellFit) -> String {
     let needed = bytes(found.prediction.needed_bytes);
-    let Some(budget) = budget else { return needed };
-    let doubt = match may_not_fit(&found.prediction) {
-        true => ", may not fit",
-        false => "",
-    };
-    format!("{needed} ({}{doubt})", share(found, budget))
-}
-
-fn share(found: &Found, budget: u64) -> String {
-    let percent = 100.0 * found.prediction.needed_bytes as f64 / budget as f64;
-    // What barely fits does not fill the budget, and what barely does not is over it.
-    let decimals = if (99.0..101.0).contains(&percent) { 2 } else { 0 };
-    format!("{percent:.decimals$} %")
+    match prediction_view::verdict(&found.prediction, fit.headroom) {
+        (verdict, Some(_)) => format!("{needed}, {verdict}"),
+        (_, None) => needed,
+    }
 }
 
 fn bytes(size: u64) -> String {

@@ -1,4 +1,4 @@
-//! `expctl list RESULTS`, `expctl list --gpus`, `expctl list --models` and `expctl list --techniques`.
+//! `expctl list RESULTS`, `expctl list --gpus`, `--models`, `--recipes` and `--techniques`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use spec::Study;
 
 use super::studies::Results;
-use super::{Format, gpus, models, print, studies};
+use super::{Format, gpus, models, print, recipes, studies};
 
 /// List the cells of a study, or of all studies in a folder, with their outcome; or the known GPUs, models or
 /// techniques
@@ -31,9 +31,12 @@ pub(super) struct Args {
     /// List the presets that `model` may name, with their shapes
     #[arg(long, conflicts_with_all = ["results", "gpus"])]
     models: bool,
+    /// List the recipes that --recipe may name: who trains so, and with which keys
+    #[arg(long, conflicts_with_all = ["results", "gpus", "models"])]
+    recipes: bool,
     /// Print the page of the techniques that save memory, in Markdown, with what the reports' frames in RESULTS
     /// measured [default: reports]
-    #[arg(long, conflicts_with_all = ["gpus", "models", "format"])]
+    #[arg(long, conflicts_with_all = ["gpus", "models", "recipes", "format"])]
     techniques: bool,
     /// How the list is printed; json and csv have sizes in bytes
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -49,6 +52,10 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     if args.models {
         print(&args.format.render(&models::table(args.format)))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.recipes {
+        print(&recipes::list(args.format))?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.techniques {

@@ -1,7 +1,8 @@
 //! The commands, one file each.
 //!
 //! Exit codes: 0 for success; 1 if a cell failed or a check did not hold; 2 for wrong input: the command line, the
-//! spec, or the place of the results. Every error means 2, so commands return the other two as `Ok`.
+//! spec, or the place of the results; 3 if a plan does not fit. Every error means 2, so commands return the others as
+//! `Ok`.
 
 mod accuracy;
 mod cell;
@@ -25,9 +26,13 @@ mod merge;
 mod models;
 mod output;
 mod plan;
+mod plan_answer;
 mod plan_batches;
+mod plan_gate;
+mod plan_oom;
 mod plan_report;
 mod prediction_view;
+mod recipes;
 mod report;
 mod report_frames;
 mod requirements;
@@ -35,13 +40,15 @@ mod resolved;
 mod run;
 mod run_output;
 mod schema;
+mod screen;
 mod show;
 mod studies;
 mod study_report;
 mod subject;
+mod unknown_flag;
 mod validate;
 mod version;
 
 pub use commands::Cli;
 pub use output::{FAILED, INVALID_INPUT, describe};
-pub(crate) use output::{Format, exit_code, print};
+pub(crate) use output::{Format, OVERSIZE, exit_code, print};

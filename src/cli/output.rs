@@ -12,6 +12,9 @@ pub const FAILED: u8 = 1;
 /// Exit code of every error.
 pub const INVALID_INPUT: u8 = 2;
 
+/// Exit code if a planned cell does not fit.
+pub(crate) const OVERSIZE: u8 = 3;
+
 /// Success, or that a check did not hold.
 pub(crate) fn exit_code(holds: bool) -> ExitCode {
     match holds {
@@ -53,7 +56,8 @@ pub fn describe(error: &anyhow::Error) -> String {
 
 /// Prints to stdout. A reader that has gone, as with `| head`, is not an error.
 pub(crate) fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    // Colours are for a terminal, unless NO_COLOR is set.
+    let mut out = anstream::AutoStream::auto(io::stdout().lock());
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(io::Error::new(
             error.kind(),

@@ -7,38 +7,40 @@ use std::process::ExitCode;
 use anyhow::bail;
 use base::text::counted;
 use base::text::format::{self, or_absent};
+use clap::ValueEnum;
 use indexmap::IndexMap;
-use plan::Options;
 use plan::advice::{CellPlan, changes, cost};
 use plan::fit::Found;
-use records::prediction::{Prediction, Verdict};
+use plan::variants::variants;
+use plan::{Options, Planner};
+use records::prediction::{Judgement, Verdict};
 use results::columns::predictions;
-use results::trainable_share;
 use serde_json::{Value, json};
 use spec::Study;
-use torch::gpu::Budget;
 
 use super::cells::{cell_row, cell_table, configuration_for_people};
+use super::plan_answer::Answer;
 use super::plan_batches::worst_batches;
+use super::plan_gate::{Planned, junit, sarif};
+use super::plan_oom;
 use super::plan_report::{PlanReport, plan_cells};
-use super::prediction_view::{may_not_fit, range, range_cell, range_reasons};
+use super::prediction_view::{range, range_cell, range_reasons, trainable, verdict};
+use super::screen::wrapped;
 use super::study_report::template_of;
 use super::subject::{Subject, for_budget};
-use super::{Format, exit_code, print};
+use super::{Format, OVERSIZE, exit_code, print};
 
 /// Predict the memory of each cell of a spec, or of a model by name, without running it
 ///
-/// Every figure is predicted: the peak of live tensor bytes, its phase, the memory between the steps, and the process.
-/// A model by name is planned as a QLoRA that suits a single GPU. With a budget, from --budget or the cells'
-/// device_memory, each cell fits or is oversize. For an oversize cell the plan lists the cheapest changes that make it
-/// fit, each with its own prediction. Exit code 1 if a cell is oversize.
+/// Every figure is predicted. A model by name is planned for PyTorch's stack with a recipe; --set changes it. The
+/// answer says whether it fits, what the memory is for, what is uncertain, and what others do differently. With several
+/// cells it is a table. For a cell that does not fit the plan lists the cheapest changes that make it fit, each with its
+/// own prediction. Exit code 3 if a cell does not fit.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
     subject: Subject,
-    /// The budget of each cell: a size such as 6GiB, or a GPU such as rtx-3090. It replaces device_memory and gpu
-    #[arg(long, value_name = "SIZE|GPU")]
-    budget: Option<Budget>,
     /// Do not replay the torch stack's allocations through PyTorch's allocator: faster, but without reserved memory
     #[arg(long)]
     no_replay: bool,
@@ -49,15 +51,40 @@ pub(super) struct Args {
     /// Write no report; exit code 1 if it is stale
     #[arg(long, requires = "report")]
     check: bool,
+    /// PyTorch's message that memory ran out, a file such as a log that has it, or - for the standard input. The answer
+    /// says which tensor of the plan it was, what does not agree, and what would have fit. Without a spec and --model, it
+    /// says what has so many bytes
+    #[arg(long, value_name = "TEXT|FILE|-", conflicts_with_all = ["report", "format"])]
+    oom: Option<String>,
     /// How the plan is printed; json and csv have every predicted_ column, json the advice too
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = PlanFormat::Table)]
+    format: PlanFormat,
 }
+
+/// The format of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PlanFormat {
+    /// An answer, or aligned columns, for people
+    Table,
+    /// An array of objects
+    Json,
+    /// Comma-separated values with a header
+    Csv,
+    /// SARIF 2.1.0 for code scanning: a result for each cell that does not fit
+    Sarif,
+    /// JUnit's XML: a test for each cell
+    Junit,
+}
+
+const EXAMPLES: &str = "Examples:
+  expctl plan --model llama-3.1-8b --gpu 4090 --set max_seq_length=4096
+  expctl plan experiments/rank_sweep.yaml --budget 512MiB";
 
 impl Args {
     fn options(&self) -> Options {
         Options {
-            budget: self.budget,
+            budget: self.subject.budget(),
+            headroom: self.subject.headroom(),
             replay: !self.no_replay,
             ..Options::default()
         }
@@ -65,38 +92,93 @@ impl Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let output = match &args.report {
-        None if args.subject.is_several() => {
-            bail!("several specs are planned only with --report, each into its own report")
-        }
-        None => return print_plan(&for_budget(args.subject.study()?, args.budget)?, args),
-        Some(Some(_)) if args.subject.is_several() => {
-            bail!("--report=FILE is for one spec, and several are given")
-        }
-        Some(output) => output,
-    };
-    let mut all_fresh = true;
-    for study in args.subject.studies()? {
-        all_fresh &= report_plan(&for_budget(study, args.budget)?, args, output.as_deref())?;
+    if let Some(given) = &args.oom {
+        return print_oom(given, args);
     }
-    Ok(exit_code(all_fresh))
+    let studies = args.subject.studies()?;
+    let budget = args.subject.budget();
+    let mut all_hold = true;
+    let several = studies.len() > 1;
+    match &args.report {
+        Some(Some(_)) if several => bail!("--report=FILE is for one spec, and several are given"),
+        Some(output) => {
+            for study in studies {
+                all_hold &= report_plan(&for_budget(study, budget)?, args, output.as_deref())?;
+            }
+            Ok(exit_code(all_hold))
+        }
+        None => {
+            let studies = studies.into_iter().map(|study| for_budget(study, budget));
+            print_plans(&studies.collect::<Result<Vec<_>, _>>()?, args)
+        }
+    }
 }
 
-/// Prints the plan; exit code 1 if a cell is oversize.
-fn print_plan(study: &Study, args: &Args) -> anyhow::Result<ExitCode> {
-    let plans = plan_cells(study, args.options())?;
-    print(&match args.format {
-        Format::Table => for_people(study, &plans),
-        format => for_programs(study, &plans, format),
-    })?;
+/// Prints the plans; exit code 3 if a cell does not fit.
+fn print_plans(studies: &[Study], args: &Args) -> anyhow::Result<ExitCode> {
+    let planners: Vec<Planner> = studies
+        .iter()
+        .map(|study| Planner::new(study.roots(), args.options()))
+        .collect();
+    let mut plans = Vec::new();
+    for (study, planner) in studies.iter().zip(&planners) {
+        plans.push(plan_cells(study, planner)?);
+    }
+    let all = || studies.iter().zip(&planners).zip(&plans);
+    let gate = || -> Vec<Planned<'_>> {
+        let planned = all().map(|((study, planner), plans)| Planned {
+            study,
+            plans,
+            headrooms: study
+                .cells
+                .iter()
+                .map(|study_cell| planner.headroom(&study_cell.cell))
+                .collect(),
+        });
+        planned.collect()
+    };
+    let text = match args.format {
+        PlanFormat::Sarif => sarif(&gate()),
+        PlanFormat::Junit => junit(&gate()),
+        PlanFormat::Json if studies.len() > 1 => bail!("give one spec for --format json"),
+        PlanFormat::Csv if studies.len() > 1 => bail!("give one spec for --format csv"),
+        format => {
+            let texts = all().map(|((study, planner), plans)| match format {
+                PlanFormat::Json => for_programs(study, planner, plans, Format::Json),
+                PlanFormat::Csv => for_programs(study, planner, plans, Format::Csv),
+                _ if studies.len() > 1 => {
+                    format!("{}\n{}", study.invocation.source(), for_people(study, planner, plans))
+                }
+                _ => for_people(study, planner, plans),
+            });
+            texts.collect::<Vec<_>>().join("\n")
+        }
+    };
+    print(&text)?;
     let is_oversize = |cell_plan: &CellPlan| cell_plan.prediction.verdict == Some(Verdict::Oversize);
-    Ok(exit_code(!plans.iter().any(is_oversize)))
+    Ok(match plans.iter().flatten().any(is_oversize) {
+        true => ExitCode::from(OVERSIZE),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+/// Prints what a message of PyTorch tells.
+fn print_oom(given: &str, args: &Args) -> anyhow::Result<ExitCode> {
+    let message = plan_oom::read(given)?;
+    if args.subject.is_nothing() {
+        print(&plan_oom::without_cell(&message))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for study in args.subject.studies()? {
+        let study = for_budget(study, args.subject.budget())?;
+        print(&plan_oom::explain(&study, &message, args.options())?)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Writes or checks the report of a plan. Returns false if a check fails.
 fn report_plan(study: &Study, args: &Args, output: Option<&Path>) -> anyhow::Result<bool> {
-    let mut given = Vec::new();
-    given.extend(args.budget.map(|budget| format!("--budget={budget}")));
+    let mut given = args.subject.budget_arguments();
     given.extend(args.no_replay.then(|| "--no-replay".to_owned()));
     given.push(match output {
         Some(file) => format!("--report={}", file.display()),
@@ -107,15 +189,25 @@ fn report_plan(study: &Study, args: &Args, output: Option<&Path>) -> anyhow::Res
     report.write_or_check(args.options(), args.check)
 }
 
-fn for_programs(study: &Study, plans: &[CellPlan], format: Format) -> String {
+fn for_programs(study: &Study, planner: &Planner, plans: &[CellPlan], format: Format) -> String {
     let columns = predictions();
     let names = columns.iter().map(|column| column.name.as_str());
     let configuration = study.named_configuration().unwrap_or_default();
     let keys = configuration.keys().map(String::as_str);
-    let names: Vec<&str> = keys.chain(names).collect();
+    let beside = ["judgement", "step_flops", "step_seconds_low", "step_seconds_high"];
+    let names: Vec<&str> = keys.chain(beside).chain(names).collect();
     let mut table = cell_table(study, &names);
     for (index, CellPlan { prediction, .. }) in plans.iter().enumerate() {
         let values = columns.iter().map(|column| json!((column.value)(prediction)));
+        let judgement = prediction.judgement(planner.headroom(&study.cells[index].cell));
+        let speed = planner.speed(&study.cells[index].cell);
+        let beside = [
+            json!(judgement.map(Judgement::words)),
+            json!(speed.map(|speed| speed.flops)),
+            json!(speed.map(|speed| speed.seconds[0])),
+            json!(speed.map(|speed| speed.seconds[1])),
+        ];
+        let values = beside.into_iter().chain(values);
         let values = configuration.values().cloned().chain(values);
         table.rows.push(cell_row(study, index, format, values));
     }
@@ -137,39 +229,24 @@ fn advice_for_programs(advice: &Found) -> Value {
     object.into()
 }
 
-fn for_people(study: &Study, plans: &[CellPlan]) -> String {
-    let has_budget = plans.iter().any(|cell_plan| cell_plan.prediction.verdict.is_some());
-    let has_reserved = plans
-        .iter()
-        .any(|cell_plan| cell_plan.prediction.reserved_peak_bytes.is_some());
-    let mut columns = vec!["peak allocated", "reached in", "at rest"];
-    columns.extend(has_reserved.then_some("reserved"));
-    let has_range = plans.iter().any(|cell_plan| range(&cell_plan.prediction).is_some());
-    columns.push("process");
-    columns.extend(has_range.then_some("range"));
-    columns.push("trainable");
-    columns.extend(has_budget.then_some("verdict"));
-    let mut table = cell_table(study, &columns);
-    for (index, cell_plan) in plans.iter().enumerate() {
-        let prediction = &cell_plan.prediction;
-        let module = prediction.binding_module.as_deref().unwrap_or_default();
-        let mut values = vec![
-            json!(size(Some(prediction.allocated_peak_bytes))),
-            json!(format!("{} {module}", prediction.binding_phase).trim_end()),
-            json!(size(Some(prediction.allocated_mean_bytes))),
-        ];
-        values.extend(has_reserved.then(|| json!(size(prediction.reserved_peak_bytes))));
-        values.push(json!(size(prediction.process_peak_bytes)));
-        values.extend(has_range.then(|| json!(range_cell(prediction))));
-        values.push(json!(trainable(study.cells[index].cell.rank, prediction)));
-        values.extend(has_budget.then(|| json!(verdict(prediction))));
-        table.rows.push(cell_row(study, index, Format::Table, values));
-    }
-    let mut text = table.aligned() + &worst_batches(study, plans);
-    if let Some(configuration) = study.named_configuration() {
-        text += &configuration_for_people(&configuration);
-    }
-    text += &range_reasons(plans.iter().map(|cell_plan| &cell_plan.prediction));
+fn for_people(study: &Study, planner: &Planner, plans: &[CellPlan]) -> String {
+    let mut text = match (study.cells.as_slice(), plans) {
+        ([study_cell], [plan]) => {
+            let answer = Answer {
+                study_cell,
+                plan,
+                variants: &variants(planner, &study_cell.cell),
+                headroom: planner.headroom(&study_cell.cell),
+                speed: planner.speed(&study_cell.cell),
+            };
+            answer.text()
+        }
+        _ => {
+            let predictions = plans.iter().map(|cell_plan| &cell_plan.prediction);
+            table(study, planner, plans) + &range_reasons(predictions)
+        }
+    };
+    text += &worst_batches(study, plans);
     text += &notes_for_people(study, plans);
     for note in &study.notes {
         let _ = writeln!(text, "note: {note}");
@@ -178,15 +255,53 @@ fn for_people(study: &Study, plans: &[CellPlan]) -> String {
         .filter(|&index| plans[index].prediction.verdict == Some(Verdict::Oversize))
         .collect();
     for &index in &oversize {
-        text += &advice_for_people(&study.cells[index].id, &plans[index]);
+        text += &advice_for_people(study, index, &plans[index]);
     }
-    let cells = counted(plans.len(), "cell");
-    let _ = match (has_budget, oversize.len()) {
+    if let Some(configuration) = study.named_configuration() {
+        text += &configuration_for_people(&configuration);
+    }
+    let cells = match study.cells.as_slice() {
+        [study_cell] => format!("cell {}", study_cell.id),
+        cells => counted(cells.len(), "cell"),
+    };
+    let has_budget = plans.iter().any(|cell_plan| cell_plan.prediction.verdict.is_some());
+    let _ = match (has_budget && plans.len() > 1, oversize.len()) {
         (false, _) => writeln!(text, "\n{cells}; all figures are predicted"),
-        (true, 0) => writeln!(text, "\n{cells}, all of which fit; all figures are predicted"),
+        (true, 0) => writeln!(text, "\n{cells}, none of which is oversize; all figures are predicted"),
         (true, over) => writeln!(text, "\n{cells}, {over} oversize; all figures are predicted"),
     };
     text
+}
+
+/// A row for each cell: what tells it apart, the verdict, then the figures.
+fn table(study: &Study, planner: &Planner, plans: &[CellPlan]) -> String {
+    let predictions = || plans.iter().map(|cell_plan| &cell_plan.prediction);
+    let has_budget = predictions().any(|prediction| prediction.verdict.is_some());
+    let has_reserved = predictions().any(|prediction| prediction.reserved_peak_bytes.is_some());
+    let has_range = predictions().any(|prediction| range(prediction).is_some());
+    let mut columns = Vec::new();
+    columns.extend(has_budget.then_some("verdict"));
+    columns.push("needs");
+    columns.extend(has_range.then_some("range"));
+    columns.push("allocated");
+    columns.extend(has_reserved.then_some("reserved"));
+    columns.extend(["at rest", "peak in", "trainable"]);
+    let mut table = cell_table(study, &columns);
+    for (index, prediction) in predictions().enumerate() {
+        let cell = &study.cells[index].cell;
+        let module = prediction.binding_module.as_deref().unwrap_or_default();
+        let mut values = Vec::new();
+        values.extend(has_budget.then(|| json!(verdict(prediction, planner.headroom(cell)).0)));
+        values.push(json!(size(Some(prediction.needed_bytes))));
+        values.extend(has_range.then(|| json!(range_cell(prediction))));
+        values.push(json!(size(Some(prediction.allocated_peak_bytes))));
+        values.extend(has_reserved.then(|| json!(size(prediction.reserved_peak_bytes))));
+        values.push(json!(size(Some(prediction.allocated_mean_bytes))));
+        values.push(json!(format!("{} {module}", prediction.binding_phase).trim_end()));
+        values.push(json!(trainable(cell.rank, prediction)));
+        table.rows.push(cell_row(study, index, Format::Table, values));
+    }
+    table.aligned()
 }
 
 /// Each note once, with the cells that it is for unless that is all of them.
@@ -204,62 +319,29 @@ fn notes_for_people(study: &Study, plans: &[CellPlan]) -> String {
     };
     for (note, cells) in cells_of {
         let _ = match cells.len() == plans.len() {
-            true => writeln!(text, "note: {note}"),
-            false => writeln!(text, "note on {}: {note}", cells.join(", ")),
+            true => writeln!(text, "{}", wrapped(&format!("note: {note}"), 2)),
+            false => writeln!(text, "{}", wrapped(&format!("note on {}: {note}", cells.join(", ")), 2)),
         };
     }
     text
 }
 
-fn advice_for_people(id: &str, cell_plan: &CellPlan) -> String {
+fn advice_for_people(study: &Study, index: usize, cell_plan: &CellPlan) -> String {
+    let cell = match study.cells.len() {
+        1 => "it".to_owned(),
+        _ => study.cells[index].id.clone(),
+    };
     if cell_plan.advice.is_empty() {
-        return format!("\n{id}: no change that may be made makes it fit\n");
+        return format!("\n{cell}: no change that may be made makes it fit\n");
     }
-    let mut text = format!("\n{id} would fit with\n");
+    let mut text = format!("\n{cell} would fit with\n");
     for advice in &cell_plan.advice {
         let changes = changes(advice).join(", ");
         let peak = size(Some(advice.prediction.needed_bytes));
-        let _ = writeln!(text, "  {changes}: {peak} ({})", cost(advice));
+        let line = wrapped(&format!("{changes}: {peak} ({})", cost(advice)), 4);
+        let _ = writeln!(text, "  {line}");
     }
     text
-}
-
-/// The verdict on the likely figure, and whether another one of the range is possible.
-fn verdict(prediction: &Prediction) -> String {
-    let certain = certain_verdict(prediction);
-    match (prediction.verdict, prediction.budget_bytes) {
-        (Some(Verdict::Fits), _) if may_not_fit(prediction) => format!("{certain}, or not"),
-        (Some(Verdict::Oversize), Some(budget))
-            if prediction.past_host_budget().is_none() && prediction.needed_low_bytes <= Some(budget) =>
-        {
-            format!("{certain}, or fits")
-        }
-        _ => certain,
-    }
-}
-
-fn certain_verdict(prediction: &Prediction) -> String {
-    match (prediction.verdict, prediction.budget_bytes) {
-        (Some(Verdict::Fits), Some(budget)) => {
-            let share = prediction.needed_bytes as f64 / budget as f64;
-            format!("fits ({:.0} %)", 100.0 * share)
-        }
-        (Some(Verdict::Oversize), _) if prediction.past_host_budget().is_some() => {
-            format!("oversize by {} on the host", size(prediction.past_host_budget()))
-        }
-        (Some(Verdict::Oversize), Some(budget)) => {
-            let over = prediction.needed_bytes.saturating_sub(budget);
-            format!("oversize by {}", size(Some(over)))
-        }
-        _ => format::ABSENT.into(),
-    }
-}
-
-/// The number of trained weights, and their share of all.
-fn trainable(rank: usize, prediction: &Prediction) -> String {
-    let (all, trained) = (prediction.parameter_count as f64, prediction.trainable_count as f64);
-    let share = or_absent(trainable_share(rank as u64, all, trained), format::percent);
-    format!("{} ({share})", format::number(trained.into(), 0))
 }
 
 fn size(bytes: Option<u64>) -> String {

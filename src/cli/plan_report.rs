@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use plan::advice::{self, CellPlan};
-use plan::{CellError, Options, Planner};
+use plan::{CellError, Headroom, Options, Planner};
 use rayon::prelude::*;
 use records::store::StudyDir;
 use report::{About, Template};
@@ -15,12 +15,11 @@ use super::print;
 use super::study_report::{check, refuse_overwriting, stem, up_to_date};
 
 /// The plans of a study's cells, in their order.
-pub(super) fn plan_cells(study: &Study, options: Options) -> Result<Vec<CellPlan>, CellError> {
-    let planner = Planner::new(study.roots(), options);
+pub(super) fn plan_cells(study: &Study, planner: &Planner) -> Result<Vec<CellPlan>, CellError> {
     let cells = study.cells.par_iter();
     cells
         .map(|study_cell| {
-            let plan = advice::plan(&planner, &study_cell.cell, &study.fit);
+            let plan = advice::plan(planner, &study_cell.cell, &study.fit);
             plan.map_err(|error| CellError::new(study, study_cell, error))
         })
         .collect()
@@ -68,7 +67,12 @@ impl<'a> PlanReport<'a> {
         let Self { study, output, .. } = &self;
         let source = study.invocation.source();
         report::check_study(study)?;
-        let plans = plan_cells(study, options)?;
+        // Reports are for whole GPUs: their figures stand beside those of runs that had all of one.
+        let options = Options {
+            headroom: Headroom::None,
+            ..options
+        };
+        let plans = plan_cells(study, &Planner::new(study.roots(), options))?;
         let frame = frame::of_plan(study, plans.iter().map(|cell_plan| Some(&cell_plan.prediction)))?;
         let about = About {
             command: self.command.clone(),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use cell::Stack;
 use clap::ValueEnum;
 use plan::Planner;
 use records::store::StudyDir;
@@ -14,9 +15,9 @@ use runner::{
     self, Bars, Json, Options, Plain, Progress, Purpose, Silent, Summary, Worker, add_fallbacks, due, preflight,
     schedule, trainable,
 };
-use spec::{Overrides, RecordSpec, SpecFile, StudyCell};
+use spec::{Names, Overrides, Recipe, RecordSpec, SpecFile, StudyCell};
 
-use super::fetch::fetch;
+use super::fetch::{fetch, fetch_description};
 use super::report_frames::Frames;
 use super::requirements::check_requirements;
 use super::resolved::resolved;
@@ -35,8 +36,11 @@ pub(super) struct Args {
     spec: Option<PathBuf>,
     #[command(flatten)]
     named: Named,
-    /// Where the spec of --model is written [default: NAME.yaml]. It holds what was given; other keys have a spec's
-    /// defaults
+    /// What --model is trained with: a recipe that our trainer has. Default: qlora, the frugal one
+    #[arg(long, value_name = "RECIPE", requires = "model")]
+    recipe: Option<&'static Recipe>,
+    /// Where the spec of --model is written [default: NAME.yaml]. It holds the recipe and what was given; other keys have
+    /// a spec's defaults
     #[arg(long, value_name = "FILE", requires = "model")]
     output: Option<PathBuf>,
     /// Set a key for all cells, over the spec and the environment; repeatable
@@ -99,7 +103,15 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Load the spec, or write one.
     let (mut study, new_spec) = match args.named.in_place_of(args.spec.is_some())? {
         Some(model) => {
-            let file = SpecFile::of_names(model, args.named.data.as_deref(), args.set, args.output.as_deref())?;
+            let named = Names {
+                model: model.into(),
+                data: args.named.data.clone(),
+                gpu: None,
+                stack: Stack::Candle,
+                recipe: args.recipe.unwrap_or(Recipe::frugal()),
+                roots: fetch_description(model)?,
+            };
+            let file = SpecFile::of_names(&named, args.set, args.output.as_deref())?;
             let study = spec::parse(&file.path, &file.text, &Overrides::from_environment(Vec::new())?)?;
             (study, is_new(&file)?.then_some(file))
         }

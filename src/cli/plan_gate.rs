@@ -1,0 +1,119 @@
+//! Plans for other programs' gates: SARIF for code scanning, JUnit for test reports.
+
+use plan::advice::{CellPlan, changes};
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use records::prediction::Judgement;
+use results::setting;
+use serde_json::{Value, json};
+use spec::{Study, StudyCell};
+
+use super::plan_answer::subject;
+use super::prediction_view::verdict;
+
+/// A study's cells with their plans, and bytes of the budget that stay free.
+pub(super) struct Planned<'a> {
+    pub study: &'a Study,
+    pub plans: &'a [CellPlan],
+    pub headrooms: Vec<u64>,
+}
+
+/// What is said of one cell.
+struct Finding {
+    cell: String,
+    message: String,
+    judgement: Option<Judgement>,
+}
+
+impl Planned<'_> {
+    fn findings(&self) -> impl Iterator<Item = Finding> + '_ {
+        let cells = self.study.cells.iter().zip(self.plans).zip(&self.headrooms);
+        cells.map(|((study_cell, plan), &headroom)| {
+            let (verdict, judgement) = verdict(&plan.prediction, headroom);
+            let mut message = format!("{}: {verdict}", subject(&study_cell.cell));
+            if let Some(least) = plan.advice.first() {
+                message += &format!("; it would fit with {}", changes(least).join(", "));
+            }
+            Finding {
+                cell: name(study_cell),
+                message,
+                judgement,
+            }
+        })
+    }
+}
+
+/// The cell's values of the axes, and its id.
+fn name(study_cell: &StudyCell) -> String {
+    let values = study_cell
+        .heeded_axes()
+        .map(|(axis, _)| format!("{axis} {}", setting(axis, &study_cell.shown_axis(axis).into())));
+    values.chain([study_cell.id.clone()]).collect::<Vec<_>>().join(", ")
+}
+
+/// A log in SARIF 2.1.0: a result for each cell that does not fit, may not, or is tight.
+pub(super) fn sarif(studies: &[Planned<'_>]) -> String {
+    let results = studies.iter().flat_map(|planned| {
+        let source = planned.study.invocation.source();
+        planned.findings().filter_map(move |finding| {
+            let level = match finding.judgement? {
+                Judgement::Fits => return None,
+                Judgement::Tight => "note",
+                Judgement::MayNotFit => "warning",
+                Judgement::DoesNotFit => "error",
+            };
+            Some(json!({
+                "ruleId": "memory",
+                "level": level,
+                "message": { "text": format!("{} ({})", finding.message, finding.cell) },
+                "locations": [{ "physicalLocation": {
+                    "artifactLocation": { "uri": source },
+                    "region": { "startLine": 1 },
+                } }],
+            }))
+        })
+    });
+    let results: Vec<Value> = results.collect();
+    let log = json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": "expctl",
+                "version": env!("CARGO_PKG_VERSION"),
+                "rules": [{
+                    "id": "memory",
+                    "shortDescription": { "text": "The configuration needs more memory than the device has" },
+                }],
+            } },
+            "results": results,
+        }],
+    });
+    format!("{log:#}\n")
+}
+
+/// A report in JUnit's XML: a test for each cell, which fails if it does not fit or may not.
+pub(super) fn junit(studies: &[Planned<'_>]) -> String {
+    let mut report = Report::new("expctl plan");
+    for planned in studies {
+        let mut suite = TestSuite::new(planned.study.invocation.source());
+        for finding in planned.findings() {
+            let fails = matches!(finding.judgement, Some(Judgement::MayNotFit | Judgement::DoesNotFit));
+            let mut status = match fails {
+                true => TestCaseStatus::non_success(NonSuccessKind::Failure),
+                false => TestCaseStatus::success(),
+            };
+            if fails {
+                status.set_message(finding.message.clone());
+            }
+            let mut case = TestCase::new(finding.cell, status);
+            if !fails {
+                case.set_system_out(finding.message);
+            }
+            suite.add_test_case(case);
+        }
+        report.add_test_suite(suite);
+    }
+    report
+        .to_string()
+        .map_or_else(|error| error.to_string(), |text| text + "\n")
+}
