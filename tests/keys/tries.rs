@@ -76,8 +76,8 @@ impl Tries {
         }
         self.project.write("plan.yaml", &spec);
         let output = self.project.expctl(&["plan", "plan.yaml", "--format", "json"]);
-        // 1 says that a cell does not fit.
-        if output.code > 1 {
+        // 3 says that a cell does not fit.
+        if ![0, 3].contains(&output.code) {
             return Err(output.stderr);
         }
         let mut figures = Figures::new();

@@ -4,6 +4,7 @@
 #![expect(unreachable_pub, reason = "the modules of a suite share their items")]
 
 mod accuracy;
+mod answers;
 mod binding;
 mod command;
 #[path = "../common/mod.rs"]
@@ -18,6 +19,7 @@ mod models;
 mod names;
 mod published;
 mod sample;
+mod speed;
 mod torch;
 mod trainer;
 mod training_loop;

@@ -13,7 +13,15 @@ fn plan(arguments: &[&str]) -> Output {
 #[test]
 fn a_plan_of_names_says_what_was_planned() {
     insta::assert_snapshot!("names", plan(&["--set", "rank=8"]));
-    let ours = Project::empty().expctl(&["plan", "--model", "tiny", "--set", "instruction_set=avx2"]);
+    let ours = Project::empty().expctl(&[
+        "plan",
+        "--model",
+        "tiny",
+        "--stack",
+        "candle",
+        "--set",
+        "instruction_set=avx2",
+    ]);
     insta::assert_snapshot!("names_ours", ours);
 }
 
@@ -61,7 +69,13 @@ fn names_have_a_report() {
 #[test]
 fn the_data_can_be_named_too() {
     let cell = |arguments: &[&str]| {
-        let output = Project::empty().expctl(&[&["plan", "--model", "tiny", "--format", "json"], arguments].concat());
+        let output = Project::empty().expctl(
+            &[
+                &["plan", "--model", "tiny", "--stack", "candle", "--format", "json"],
+                arguments,
+            ]
+            .concat(),
+        );
         output.exits(0).json()[0].clone()
     };
     let named = cell(&["--data", "sample"]);
@@ -86,15 +100,26 @@ fn wrong_names_are_errors() {
             &["--model", "tiny", "spec.yaml"],
             "a spec and --model exclude each other",
         ),
-        (&["--gpu", "t4", "spec.yaml"], "--budget GPU"),
         (&["--stack", "torch", "spec.yaml"], "--set stack=STACK"),
         (&["--model", "tiny", "--stack", "torhc"], "torch"),
         (
             &["--model", "tiny", "--stack", "candle", "--gpu", "t4"],
-            "the device that is trained on is `device`",
+            "`t4` is a GPU, and --stack candle is our trainer",
         ),
         (&["--data", "sample", "spec.yaml"], "--data goes with --model"),
         (&["--model", "tiny", "--data", "smaple"], "did you mean `sample`?"),
+        (&["--model", "tiny", "--gpu", "4091"], "a size has a unit"),
+        (&["--model", "tiny", "--gpu", "mi300x"], "NVIDIA's GPUs alone"),
+        (&["--model", "tiny", "--recipe", "qlorra"], "did you mean `qlora`?"),
+        (&["--model", "tiny", "--seq-len", "64"], "--set max_seq_length=VALUE"),
+        (&["--model", "tiny", "--lora-r", "64"], "--set rank=VALUE"),
+        (&["--model", "tiny", "r=64"], "--set rank=64"),
+        (&["llama-3.1-8b"], "--model llama-3.1-8b"),
+        (&["--model", "mixtral-8x7b"], "a mixture of experts is not planned"),
+        (
+            &["--model", "tiny", "--set", "num_gpus=2"],
+            "several GPUs are not planned yet",
+        ),
         (&[], "give a spec, or a model by name"),
     ] {
         let output = Project::empty().expctl(&[&["plan"], arguments].concat());

@@ -127,10 +127,10 @@ fn a_study_of_torch_alone_is_planned() {
 
 #[test]
 fn a_torch_cell_that_cannot_be_planned_stops_the_run_before_it_trains() {
-    // The model has 512 positions.
+    // The model has no such layers.
     let project = Project::new(
         "name: x\ndefaults: { model: tiny, max_seq_length: 64, max_steps: 1 }\n\
-         sweep: { include: [{ stack: candle }, { stack: torch, max_seq_length: 600 }] }\n",
+         sweep: { include: [{ stack: candle }, { stack: torch, target_modules: [qkv_proj] }] }\n",
     );
     let output = project.run(&[]).exits(2);
     output.stderr_has("a cell of `stack: torch` cannot be planned; nothing was run");

@@ -59,7 +59,8 @@ fn data_is_a_path_of_the_current_folder() {
     let project = Project::empty();
     project.write("texts/a.txt", "The river keeps it.\n\nA stick on a nail.\n");
     project.write("specs/readme.md", "");
-    let command = with(&["--data", "texts/a.txt", "--output", "specs/own.yaml"]);
+    let own = ["--set", "gradient_accumulation_steps=1", "--output", "specs/own.yaml"];
+    let command = with(&[&["--data", "texts/a.txt"], &own[..]].concat());
     project.expctl(&command).exits(0).stderr_has("wrote specs/own.yaml");
     let text = project.read("specs/own.yaml");
     assert!(text.contains("data: {path: ../texts/a.txt}"), "{text}");

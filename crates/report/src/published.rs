@@ -128,21 +128,13 @@ fn compare_one(published: &Published, group: &Group, source_number: usize) -> Co
         published: number,
         measured,
         predicted,
-        unpredicted: is_planned.then(|| why_unpredicted(&published.column)),
+        unpredicted: is_planned.then_some("not predicted"),
         difference,
         difference_share: difference
             .filter(|_| number != 0.0)
             .map(|difference| difference / number),
         // Slightly more than half a digit, because the published number is not exact in binary.
         agrees: difference.is_some_and(|difference| difference.abs() <= last_digit * (0.5 + 1e-9)),
-    }
-}
-
-/// Why a plan has no figure of this column.
-fn why_unpredicted(column: &str) -> &'static str {
-    match column.starts_with("process_") {
-        true => "not predicted: the CUDA context is unknown",
-        false => "not predicted",
     }
 }
 

@@ -1,0 +1,194 @@
+//! Questions as people type them: the first line answers.
+
+use serde_json::Value;
+
+use crate::common::project::{Output, Project};
+
+fn expctl(arguments: &str) -> Output {
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    Project::empty().expctl(&arguments)
+}
+
+/// The first sentence in one line.
+fn answer(output: &Output) -> String {
+    let sentence = output.stdout.split("\n\n").next().unwrap_or_default();
+    sentence.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_first_line_says_whose_memory_it_is_and_whether_it_fits() {
+    for (arguments, code, begins, has) in [
+        (
+            "plan --model llama-3.1-8b --gpu 4090 --set max_seq_length=4096",
+            0,
+            "llama-3.1-8b on rtx-4090, PyTorch",
+            "fits, 15.10 GiB of 23.52 GiB",
+        ),
+        (
+            "plan --model llama-3.1-8b --gpu 3060 --set max_seq_length=2048",
+            0,
+            "llama-3.1-8b on rtx-3060-12gb, PyTorch",
+            "with prepare_model_for_kbit_training 14.11 GiB, it does not fit",
+        ),
+        (
+            "plan --model llama-3.1-8b --gpu rtx-4060 --recipe unsloth-comparison --set max_seq_length=512",
+            3,
+            "llama-3.1-8b on rtx-4060",
+            "does not fit",
+        ),
+        ("plan --model gemma-3-4b --gpu t4", 0, "gemma-3-4b on t4", "fits"),
+        (
+            "plan --model google/gemma-3-1b-it --gpu t4",
+            0,
+            "google/gemma-3-1b-it on t4",
+            "fits",
+        ),
+        (
+            "fit --model llama-3.1-8b --budget 12GB",
+            0,
+            "llama-3.1-8b on a GPU, PyTorch",
+            "fits",
+        ),
+        (
+            "fit --model llama-3.2-1b --gpu rtx-4080 --set rank=0",
+            0,
+            "llama-3.2-1b on rtx-4080, PyTorch",
+            "fits",
+        ),
+        (
+            "fit --model llama-3.1-70b --smallest-gpu",
+            0,
+            "llama-3.1-70b on a GPU, PyTorch",
+            "",
+        ),
+        (
+            "plan --model tiny --stack candle --budget 6MiB",
+            0,
+            "tiny by our trainer on the CPU: fits",
+            "",
+        ),
+    ] {
+        let output = expctl(arguments);
+        let answer = answer(&output);
+        assert_eq!(output.code, code, "{arguments}: {output}");
+        assert!(
+            answer.starts_with(begins) && answer.contains(has),
+            "{arguments}: {answer}"
+        );
+        let longest = output.stdout.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(82), "{arguments}: {output}");
+    }
+}
+
+#[test]
+fn parts_add_up() {
+    let output = expctl("plan --model llama-3.2-1b --gpu t4");
+    let (_, parts) = output.stdout.split_once("at the peak").unwrap();
+    let number = |line: &str| line.split_whitespace().rev().nth(1)?.parse::<f64>().ok();
+    let parts = parts.lines().skip(1).take_while(|line| line.starts_with("  "));
+    let numbers: Vec<f64> = parts.filter_map(number).collect();
+    let (together, parts) = numbers.split_last().unwrap();
+    let sum: f64 = parts.iter().sum();
+    assert!(parts.len() >= 6 && (sum - together).abs() < 0.05, "{output}");
+}
+
+#[test]
+fn the_headroom_makes_words() {
+    let word = |budget: &str, headroom: &str| {
+        let output = expctl(&format!(
+            "plan --model tiny --budget {budget} --format json --headroom {headroom}"
+        ));
+        output.json()[0]["judgement"].as_str().unwrap().to_owned()
+    };
+    // The context of a GPU that nobody named has a wide range.
+    assert_eq!(word("600MiB", "0"), "may not fit");
+    assert_eq!(word("1300MiB", "0"), "fits");
+    assert_eq!(word("1300MiB", "50%"), "tight");
+    assert_eq!(word("100MiB", "0"), "does not fit");
+    let nothing_tight = expctl("fit --model qwen2.5-0.5b --gpu t4 --largest batch_size");
+    nothing_tight.stdout_has("fits (");
+    assert!(!nothing_tight.stdout.contains("tight"), "{nothing_tight}");
+}
+
+#[test]
+fn every_recipe_is_planned() {
+    let recipes = expctl("list --recipes --format json").json();
+    for recipe in recipes.as_array().unwrap() {
+        let name = recipe["recipe"].as_str().unwrap();
+        let output = expctl(&format!(
+            "plan --model llama-3.2-1b --gpu a100-80gb --recipe {name} --format json"
+        ));
+        assert!([0, 3].contains(&output.code), "{name}: {output}");
+        assert!(output.json()[0]["predicted_needed_bytes"].is_u64(), "{name}");
+        assert!(!recipe["by"].as_str().unwrap().is_empty());
+    }
+    assert_eq!(recipes.as_array().unwrap()[0]["recipe"], "qlora");
+}
+
+#[test]
+fn losses_of_other_packages_hold_less_than_the_logits() {
+    let loss = |loss: &str| {
+        let set =
+            format!("plan --model llama-3.2-1b --gpu a100-80gb --format json --set max_seq_length=4096 --set {loss}");
+        let output = expctl(&set).exits(0);
+        output.json()[0]["predicted_allocated_peak_bytes"].as_u64().unwrap()
+    };
+    let full = loss("loss=full");
+    // Float32 logits and their gradient are 4.2 GB here.
+    for other in ["tiled", "liger", "cut_cross_entropy"] {
+        assert!(loss(&format!("loss={other}")) + 4_000_000_000 < full, "{other}");
+    }
+    assert_eq!(loss("torch.trl_version=1.16.0"), loss("loss=tiled"));
+    assert_eq!(loss("torch.trl_version=1.14.0"), loss("loss=chunked"));
+    assert_eq!(loss("torch.trl_version=1.6.0"), full);
+    expctl("plan --model tiny --stack candle --set loss=liger")
+        .exits(2)
+        .stderr_has("a fused kernel of PyTorch's stack");
+}
+
+#[test]
+fn a_message_of_pytorch_is_found_in_the_plan() {
+    let message = "Tried to allocate 1.96 GiB. GPU 0 has a total capacity of 11.72 GiB. Of the allocated memory 8.02 GiB is \
+                   allocated by PyTorch";
+    let plan = ["plan", "--model", "llama-3.1-8b", "--set", "max_seq_length=4096"];
+    let found = Project::empty()
+        .expctl(&[&plan[..], &["--oom", message]].concat())
+        .exits(0);
+    found
+        .stdout_has("the plan has this moment")
+        .stdout_has("2,101,346,304 bytes");
+    // Another setting is named where the plan's own does not agree.
+    let wrong = message.replace("8.02", "11.74");
+    let project = Project::empty();
+    project.write("log.txt", format!("step 1\n{wrong}\n"));
+    let other = project.expctl(&[&plan[..], &["--oom", "log.txt"]].concat()).exits(0);
+    other
+        .stdout_has("settings with which the plan agrees")
+        .stdout_has("upcast=peft");
+    let alone = Project::empty().expctl(&["plan", "--oom", message]).exits(0);
+    alone.stdout_has("logits of 1 × 4096 tokens over 128256 words in float32");
+    Project::empty()
+        .expctl(&["plan", "--oom", "Killed"])
+        .exits(2)
+        .stderr_has("Tried to allocate");
+    Project::empty()
+        .expctl(&["plan", "--model", "tiny", "--stack", "candle", "--oom", message])
+        .exits(2)
+        .stderr_has("of our trainer");
+}
+
+#[test]
+fn gates_read_sarif_and_junit() {
+    let spec =
+        "name: x\ndefaults: { model: tiny, dtype: float32, max_steps: 1 }\nsweep: { grid: { batch_size: [1, 16] } }\n";
+    let project = Project::new(spec);
+    let plan = |format: &str| project.expctl(&["plan", "spec.yaml", "--budget", "4MiB", "--format", format]);
+    let sarif: Value = serde_json::from_str(&plan("sarif").exits(3).stdout).unwrap();
+    let results = sarif["runs"][0]["results"].as_array().unwrap();
+    assert_eq!((results.len(), &results[0]["level"]), (1, &"error".into()), "{sarif}");
+    let junit = plan("junit").exits(3).stdout;
+    assert!(
+        junit.contains("tests=\"2\"") && junit.contains("failures=\"1\""),
+        "{junit}"
+    );
+}
