@@ -20,11 +20,16 @@ use super::fetch::fetch;
 use super::resolved::resolved;
 use super::{FAILED, print};
 
+const EXAMPLES: &str = "Examples:
+  expctl accuracy experiments/published/h200.yaml
+  expctl accuracy experiments/published/*.yaml --output accuracy.md";
+
 /// Compare predictions with the published figures of some specs
 ///
 /// The cells are planned, none is run. The page keeps figures that test the plan apart from those that corrected it, by
 /// the key `evidence`. It has the errors by study and the worst rows; json and csv have all rows.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// Specs with `published` figures
     #[arg(required = true)]

@@ -13,12 +13,17 @@ use results::frame;
 use super::comparison_view::{ComparisonView, Output};
 use super::{exit_code, print, studies};
 
+const EXAMPLES: &str = "Examples:
+  expctl compare baseline.csv results/quickstart
+  expctl compare A B --fail-if 'allocated_peak_bytes > 1.02'";
+
 /// Compare two studies cell by cell: memory, speed and loss, with the ratio of B to A
 ///
 /// Cells are matched by their ids. The others are matched by the keys that vary. The output also names other
 /// differences (configuration, version, machine, data), and cells that only one study has. Exit code 1 if a --fail-if
 /// holds for a cell, or if B has no measurement of a cell that A measured.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The baseline: a spec, a study's folder, or a cells.csv or cells.parquet
     a: PathBuf,

@@ -9,10 +9,15 @@ use clap_complete::{Shell, generate};
 
 use super::print;
 
+const EXAMPLES: &str = "Examples:
+  expctl completions bash
+  expctl completions zsh";
+
 /// Print a script that completes commands in a shell
 ///
 /// For bash: expctl completions bash > ~/.local/share/bash-completion/completions/expctl
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[arg(required_unless_present = "man")]
     shell: Option<Shell>,

@@ -12,10 +12,15 @@ use results::timeline;
 
 use super::{print, studies};
 
+const EXAMPLES: &str = "Examples:
+  expctl export CELL --format pytorch
+  expctl export CELL --format chrome";
+
 /// Write a cell's timeline in another program's format
 ///
 /// The run must have recorded the timeline: `record: {timeline: true}` in the spec, or `--set record.timeline=true`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The beginning of the cell's id, or its folder
     cell: String,

@@ -12,8 +12,13 @@ use spec::Example;
 
 use super::print;
 
+const EXAMPLES: &str = "Examples:
+  expctl init
+  expctl init --list";
+
 /// Write a commented spec to start from, or a study that comes with expctl
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The file to write; it must not exist [default: experiment.yaml, or NAME.yaml of an example]
     spec: Option<PathBuf>,

@@ -18,9 +18,14 @@ use spec::Study;
 use super::studies::Results;
 use super::{Format, gpus, models, print, recipes, studies};
 
+const EXAMPLES: &str = "Examples:
+  expctl list results/quickstart
+  expctl list --gpus --format csv";
+
 /// List the cells of a study, or of all studies in a folder, with their outcome; or the known GPUs, models or
 /// techniques
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// A study's folder, a frame beside a report, or a folder of these [default: results, and the published frames in
     /// reports]

@@ -7,10 +7,15 @@ use anyhow::{Context, ensure};
 
 use super::print;
 
+const EXAMPLES: &str = "Examples:
+  expctl merge results/STUDY/cells/ID/adapter --model models/base --output models/merged
+  expctl merge ADAPTER --output DIR";
+
 /// Write a model's checkpoint with an adapter merged into it
 ///
 /// The adapter is a folder in PEFT's format, such as results/STUDY/cells/ID/adapter. Weights keep the base's formats.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The adapter's folder
     adapter: PathBuf,

@@ -23,6 +23,10 @@ use super::study_report::{
 };
 use super::{exit_code, print, studies};
 
+const EXAMPLES: &str = "Examples:
+  expctl report experiments/rank_sweep.yaml --format html
+  expctl report experiments/method_comparison.yaml --only DoRA --baseline LoRA";
+
 /// Make the frames and reports of studies from their records
 ///
 /// Writes `cells.parquet` and `cells.csv` into the study's folder, and the report with its charts and a copy of the
@@ -32,6 +36,7 @@ use super::{exit_code, print, studies};
 ///
 /// Of several specs, those without results are named and skipped.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The specs, or the studies' folders
     #[arg(value_name = "SPEC|RESULTS", required = true)]

@@ -25,12 +25,17 @@ use super::study_report::{Place, StudyReport};
 use super::subject::Named;
 use super::{FAILED, Format, claims, print, run_output};
 
+const EXAMPLES: &str = "Examples:
+  expctl run experiments/quickstart.yaml
+  expctl run --model tiny --data sample --set rank=8 --set max_steps=50";
+
 /// Train the cells of a spec that have no result yet, and write the results and the report
 ///
 /// A cell that ended as ok or oom is done. A cell that failed, timed out, was killed or got lost is tried again by the
 /// next run. Exit code 0 if every cell has a result, else 1. Ctrl-C (or SIGTERM) stops the running cell and keeps all
 /// others, with exit code 130 (143); the same command goes on from there.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The spec, a YAML file
     spec: Option<PathBuf>,

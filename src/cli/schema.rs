@@ -8,11 +8,16 @@ use records::schema::Subject;
 
 use super::print;
 
+const EXAMPLES: &str = "Examples:
+  expctl schema
+  expctl schema --format markdown";
+
 /// Print the JSON Schema of specs, with which editors complete and check them, or that of a file or stream of a cell
 ///
 /// For example: `expctl schema > expctl.schema.json`, and as a spec's first line
 /// `# yaml-language-server: $schema=expctl.schema.json`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// `markdown` is the reference page docs/spec.md
     #[arg(long, value_enum, default_value_t)]

@@ -24,8 +24,13 @@ use spec::{Lineage, Study};
 use super::studies::Results;
 use super::{Format, print, studies};
 
+const EXAMPLES: &str = "Examples:
+  expctl show CELL
+  expctl show CELL --results results/quickstart";
+
 /// Show one cell: its full configuration, its outcome and every step
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The beginning of the cell's id, or its folder
     cell: String,

@@ -15,11 +15,16 @@ use super::fetch::fetch;
 use super::print;
 use super::requirements::check_requirements;
 
+const EXAMPLES: &str = "Examples:
+  expctl validate experiments/rank_sweep.yaml
+  expctl validate experiments/quickstart.yaml --set max_steps=3";
+
 /// Check a spec without running it: every key, every value, every combination, and that its
 /// models and data are there
 ///
 /// Prints the study's name, its cells and its axes. Exit code 2 if something is wrong.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The spec, a YAML file
     spec: PathBuf,
