@@ -149,7 +149,10 @@ fn held(moment: &Moment) -> String {
     let parts = moment.by_category.iter();
     let parts = parts.filter(|(category, size)| category.is_tensor() && *size > 0);
     let parts = parts.map(|(category, size)| format!("{} {}", category.name().replace('_', " "), bytes(size)));
-    line(&format!("held beside it: {}", parts.collect::<Vec<_>>().join(", ")))
+    match parts.collect::<Vec<_>>().join(", ") {
+        nothing if nothing.is_empty() => line("nothing is held beside it"),
+        parts => line(&format!("held beside it: {parts}")),
+    }
 }
 
 /// Settings with which the plan agrees.

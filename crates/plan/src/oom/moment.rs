@@ -36,7 +36,7 @@ impl Moment {
 }
 
 /// The moment of a cell's plan that is nearest to a message: it asks for the same segment, and differs least in what is
-/// allocated. `None` if no segment of this size is asked for.
+/// allocated; if the message does not tell that, the one with the most. `None` if no segment of this size is asked for.
 ///
 /// # Errors
 /// The cell cannot be planned, or is not of PyTorch's stack.
@@ -46,6 +46,9 @@ pub fn nearest(planner: &Planner, cell: &Cell, message: &Message) -> Result<Opti
     }
     let trace = planner.live_trace(cell)?;
     let moments = moments(&trace, message);
+    if message.allocated.is_none() {
+        return Ok(moments.into_iter().max_by_key(|moment| moment.allocated));
+    }
     let difference = |moment: &Moment| moment.difference(message).abs();
     Ok(moments
         .into_iter()
