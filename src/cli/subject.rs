@@ -112,7 +112,10 @@ impl Subject {
     /// The options that gave the budget, for a command that does the same.
     pub(super) fn budget_arguments(&self) -> Vec<String> {
         // A GPU of names is one of them.
-        let is_named = |budget: &Budget| self.named.model.is_some() && budget.gpu() == self.named_gpu();
+        let is_named = |budget: &Budget| {
+            let gpu = budget.gpu();
+            self.named.model.is_some() && gpu.is_some() && gpu == self.named_gpu()
+        };
         let given = [
             ("--gpu", self.gpu.filter(|gpu| !is_named(gpu))),
             ("--budget", self.budget),

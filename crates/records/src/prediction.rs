@@ -160,7 +160,7 @@ impl Prediction {
         Some(match () {
             () if low > budget => Judgement::DoesNotFit,
             () if high > budget => Judgement::MayNotFit,
-            () if high + headroom > budget => Judgement::Tight,
+            () if high.saturating_add(headroom) > budget => Judgement::Tight,
             () => Judgement::Fits,
         })
     }

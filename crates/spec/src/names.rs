@@ -91,13 +91,13 @@ impl Names {
     }
 
     /// Makes sure that our trainer trains the model, and is asked for a recipe that it has.
-    fn check_stack(&self) -> Result<(), SpecError> {
+    pub(super) fn check_stack(&self) -> Result<(), SpecError> {
         if self.stack == Stack::Torch {
             return Ok(());
         }
         if !self.recipe.is_of_both_stacks() {
             let message = format!(
-                "--recipe {}: describes PyTorch's stack, and --stack is candle; leave one of them out",
+                "--recipe {}: describes PyTorch's stack, and our trainer is asked for, by `run` or --stack candle",
                 self.recipe
             );
             return Err(SpecError::without_place(message));
@@ -129,6 +129,10 @@ impl Names {
         // All weights are trained in a format that gradients have.
         if overrides.value("rank").is_some_and(|rank| rank == "0") && !overrides.sets("dtype") {
             keys["dtype"] = json!(Dtype::Bfloat16);
+            // These are of quantised weights.
+            if let Some(keys) = keys.as_object_mut() {
+                keys.retain(|key, _| key != "upcast" && !key.starts_with("bnb_4bit_"));
+            }
         }
         // transformers' sdpa has no soft cap; its Gemma 2 is eager by default.
         let has_cap = config.is_some_and(|config| config.attention_softcap.is_some());

@@ -40,6 +40,7 @@ impl SpecFile {
     /// # Errors
     /// Everything that is wrong with the names or the settings; the user's mistakes, so exit code 2.
     pub fn of_names(named: &Names, settings: Vec<String>, output: Option<&Path>) -> Result<Self, SpecError> {
+        named.check_stack()?;
         let model = named.model.as_str();
         let folder = output.and_then(Path::parent).unwrap_or(Path::new(""));
         let stem = output
