@@ -6,7 +6,7 @@ use base::text::{Table, to_flow_yaml};
 use indexmap::IndexMap;
 use results::setting;
 use serde_json::Value;
-use spec::Study;
+use spec::{Study, StudyCell};
 
 use super::Format;
 
@@ -45,6 +45,13 @@ pub(super) fn cell_row(
         .chain(study.shows_seeds().then(|| study_cell.cell.seed.into()))
         .chain(values)
         .collect()
+}
+
+/// The cell's values of the axes that it heeds: `rank 16`.
+pub(super) fn axis_values(study_cell: &StudyCell) -> impl Iterator<Item = String> + '_ {
+    study_cell
+        .heeded_axes()
+        .map(|(axis, _)| format!("{axis} {}", setting(axis, &study_cell.shown_axis(axis).into())))
 }
 
 /// The keys and values of a cell that names stand for, in lines of some width.

@@ -19,7 +19,7 @@ use super::fit_chart::chart;
 use super::fit_limits::{Limit, LimitRow, Limits};
 use super::fit_view::{CellFit, for_people, for_programs};
 use super::subject::{Subject, for_budget};
-use super::{Format, OVERSIZE, print};
+use super::{Format, fits_or_not, print};
 
 /// Find what to change so that a cell fits, the least change first
 ///
@@ -129,13 +129,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })?;
     let all_fit = fits.iter().all(CellFit::is_answered);
     Ok(fits_or_not(all_fit))
-}
-
-fn fits_or_not(all_fit: bool) -> ExitCode {
-    match all_fit {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(OVERSIZE),
-    }
 }
 
 /// The path of a chart, which is drawn as SVG.

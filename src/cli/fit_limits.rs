@@ -7,14 +7,13 @@ use base::text::{Table, to_flow_yaml};
 use cell::Cell;
 use plan::advice::changes;
 use plan::fit::{Bound, Found, Most};
-use results::setting;
 use serde_json::{Value, json};
 use spec::Study;
 use techniques::Harm;
 use torch::gpu::Gpu;
 
 use super::Format;
-use super::cells::configuration_for_people;
+use super::cells::{axis_values, configuration_for_people};
 use super::plan_answer::subject;
 use super::prediction_view::verdict;
 use super::screen::wrapped;
@@ -83,10 +82,7 @@ impl Limits {
             if !text.is_empty() {
                 text.push('\n');
             }
-            let values = study_cell
-                .heeded_axes()
-                .map(|(axis, _)| format!("{axis} {}", setting(axis, &study_cell.shown_axis(axis).into())));
-            let subject = std::iter::once(subject(&study_cell.cell)).chain(values);
+            let subject = std::iter::once(subject(&study_cell.cell)).chain(axis_values(study_cell));
             let _ = writeln!(text, "{}", wrapped(&subject.collect::<Vec<_>>().join(" · "), 2));
             let mut last = "";
             for row in rows {

@@ -8,13 +8,12 @@ use plan::advice::{changes, cost};
 use plan::fit::{Changed, Found};
 use records::prediction::Verdict;
 use results::columns::predictions;
-use results::setting;
 use serde_json::{Map, Value, json};
 use spec::Study;
 use techniques::Harm;
 
 use super::Format;
-use super::cells::configuration_for_people;
+use super::cells::{axis_values, configuration_for_people};
 use super::plan_answer::sentence;
 use super::prediction_view::{self, range, range_cell, range_reason, range_reasons};
 use super::screen::wrapped;
@@ -52,7 +51,7 @@ pub(super) fn for_people(study: &Study, fits: &[CellFit]) -> String {
         if index > 0 {
             text.push('\n');
         }
-        let axes = axes(study, index);
+        let axes = axis_values(&study.cells[index]).collect::<Vec<_>>().join(" · ");
         if !axes.is_empty() {
             let _ = writeln!(text, "{axes}");
         }
@@ -89,15 +88,6 @@ pub(super) fn for_people(study: &Study, fits: &[CellFit]) -> String {
         let _ = writeln!(text, "\n{}", wrapped(&end, 2));
     }
     text
-}
-
-/// The cell's values of the axes.
-fn axes(study: &Study, index: usize) -> String {
-    let study_cell = &study.cells[index];
-    let values = study_cell
-        .heeded_axes()
-        .map(|(axis, _)| format!("{axis} {}", setting(axis, &study_cell.shown_axis(axis).into())));
-    values.collect::<Vec<_>>().join(" · ")
 }
 
 /// What is uncertain about the least change that fits, or about the cell as it is, and the notes on it.

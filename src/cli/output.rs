@@ -13,13 +13,21 @@ pub const FAILED: u8 = 1;
 pub const INVALID_INPUT: u8 = 2;
 
 /// Exit code if a planned cell does not fit.
-pub(crate) const OVERSIZE: u8 = 3;
+const OVERSIZE: u8 = 3;
 
 /// Success, or that a check did not hold.
 pub(crate) fn exit_code(holds: bool) -> ExitCode {
     match holds {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(FAILED),
+    }
+}
+
+/// Success, or that a planned cell does not fit.
+pub(crate) fn fits_or_not(all_fit: bool) -> ExitCode {
+    match all_fit {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(OVERSIZE),
     }
 }
 

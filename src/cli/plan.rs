@@ -28,7 +28,7 @@ use super::prediction_view::{range, range_cell, range_reasons, trainable, verdic
 use super::screen::wrapped;
 use super::study_report::template_of;
 use super::subject::{Subject, for_budget};
-use super::{Format, OVERSIZE, exit_code, print};
+use super::{Format, exit_code, fits_or_not, print};
 
 /// Predict the memory of each cell of a spec, or of a model by name, without running it
 ///
@@ -156,10 +156,7 @@ fn print_plans(studies: &[Study], args: &Args) -> anyhow::Result<ExitCode> {
     };
     print(&text)?;
     let is_oversize = |cell_plan: &CellPlan| cell_plan.prediction.verdict == Some(Verdict::Oversize);
-    Ok(match plans.iter().flatten().any(is_oversize) {
-        true => ExitCode::from(OVERSIZE),
-        false => ExitCode::SUCCESS,
-    })
+    Ok(fits_or_not(!plans.iter().flatten().any(is_oversize)))
 }
 
 /// Prints what a message of PyTorch tells.

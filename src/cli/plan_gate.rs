@@ -3,10 +3,10 @@
 use plan::advice::{CellPlan, changes};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use records::prediction::Judgement;
-use results::setting;
 use serde_json::{Value, json};
 use spec::{Study, StudyCell};
 
+use super::cells::axis_values;
 use super::plan_answer::subject;
 use super::prediction_view::verdict;
 
@@ -44,10 +44,8 @@ impl Planned<'_> {
 
 /// The cell's values of the axes, and its id.
 fn name(study_cell: &StudyCell) -> String {
-    let values = study_cell
-        .heeded_axes()
-        .map(|(axis, _)| format!("{axis} {}", setting(axis, &study_cell.shown_axis(axis).into())));
-    values.chain([study_cell.id.clone()]).collect::<Vec<_>>().join(", ")
+    let values = axis_values(study_cell).chain([study_cell.id.clone()]);
+    values.collect::<Vec<_>>().join(", ")
 }
 
 /// A log in SARIF 2.1.0: a result for each cell that does not fit, may not, or is tight.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use options::{AllocatorBackend, Autocast, Checkpointing, Device, Loss, LossScaling, Measure, Stack};
-
 use torch::Trl;
 
 use super::Cell;

@@ -35,32 +35,28 @@ impl Device {
             || peaks(&DeviceMemory::UNLIMITED),
         );
         let with_room = roomy.peak.bytes;
+        let mut unlimited = Replayed {
+            reserved: roomy,
+            with_room: None,
+            failed: None,
+            after_other_loads,
+        };
         if let Some(total) = self.budget.filter(|total| with_room + self.taken > *total) {
             let device = DeviceMemory {
                 total,
                 taken: self.taken,
             };
             let within = caching_allocator::replay(trace, &self.settings, &device);
-            if within.out_of_memory.is_some() {
+            if within.out_of_memory.is_none() {
                 return Replayed {
-                    reserved: roomy,
-                    with_room: None,
-                    failed: within.out_of_memory,
-                    after_other_loads,
+                    reserved: within,
+                    with_room: Some(with_room),
+                    failed: None,
+                    after_other_loads: peaks(&device),
                 };
             }
-            return Replayed {
-                reserved: within,
-                with_room: Some(with_room),
-                failed: None,
-                after_other_loads: peaks(&device),
-            };
+            unlimited.failed = within.out_of_memory;
         }
-        Replayed {
-            reserved: roomy,
-            with_room: None,
-            failed: None,
-            after_other_loads,
-        }
+        unlimited
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::interface::{Context, Facts, Field, KeyField, Method, Of, key, other_start, remark, word};
 use crate::invalid::{Invalid, at_least, at_most};
-use crate::{Loss, Stack, Task};
+use crate::{Stack, Task};
 
 /// PEFT's module of what stands before sequences.
 pub const PROMPT_ENCODER: &str = "prompt_encoder";
@@ -127,7 +127,7 @@ impl Method for PromptTuning {
 
     fn check(&self, context: &Context<'_>, found: &mut Vec<Invalid>) {
         check_sequences(context, found);
-        if context.stack == Stack::Torch && context.model.loss != Loss::Full {
+        if context.stack == Stack::Torch && context.model.loss.is_partial() {
             let message =
                 "TRL's chunks leave out the tokens without a label, as virtual ones are, which is not planned yet";
             let invalid = Invalid::new("loss", message).with("adapter");

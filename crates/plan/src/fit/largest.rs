@@ -155,8 +155,7 @@ pub fn largest(
         let cell = key.set(value, cell);
         cell.validate().ok()?;
         let moves = worst.map(|worst| Moves { fit: &fit, worst });
-        let space = moves.and_then(|moves| Space::new(&cell, &model, moves).ok());
-        Some(space.unwrap_or_else(|| Space::of_one(&cell)))
+        Some(Space::with(&cell, &model, moves))
     };
     // A cell that cannot be planned has an error of its own.
     planner.needed_at_least(cell)?;

@@ -25,12 +25,9 @@ pub fn smallest_gpu(
     }
     let model = planner.model(cell)?;
     planner.needed_at_least(cell)?;
+    let moves = worst.map(|worst| Moves { fit, worst });
     // Live tensors are about the same on every GPU: smaller ones need no search.
-    let at_least = {
-        let moves = worst.map(|worst| Moves { fit, worst });
-        let space = moves.and_then(|moves| Space::new(cell, &model, moves).ok());
-        Search::new(planner, space.unwrap_or_else(|| Space::of_one(cell))).at_least()
-    };
+    let at_least = Search::new(planner, Space::with(cell, &model, moves)).at_least();
     let mut gpus: Vec<&Gpu> = Gpu::all().iter().filter(|gpu| gpu.total_bytes > at_least).collect();
     gpus.sort_by_key(|gpu| gpu.total_bytes);
     let found = gpus.into_iter().find_map(|gpu| {
@@ -38,9 +35,7 @@ pub fn smallest_gpu(
             gpu: Some(gpu.name.into()),
             ..cell.clone()
         };
-        let moves = worst.map(|worst| Moves { fit, worst });
-        let space = moves.and_then(|moves| Space::new(&cell, &model, moves).ok());
-        let space = space.unwrap_or_else(|| Space::of_one(&cell));
+        let space = Space::with(&cell, &model, moves);
         Some((gpu, Search::new(planner, space).least(planner.limit(&cell)?)?))
     });
     Ok(found)

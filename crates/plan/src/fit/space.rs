@@ -85,8 +85,14 @@ impl Space {
         }
     }
 
+    /// The techniques of `moves`, if there are some; otherwise `cell` stays as it is.
+    pub fn with(cell: &Cell, model: &ModelConfig, moves: Option<Moves<'_>>) -> Self {
+        let space = moves.and_then(|moves| Self::new(cell, model, moves).ok());
+        space.unwrap_or_else(|| Self::of_one(cell))
+    }
+
     /// A space in which `cell` stays as it is.
-    pub fn of_one(cell: &Cell) -> Self {
+    fn of_one(cell: &Cell) -> Self {
         Self {
             cell: cell.clone(),
             axes: Vec::new(),

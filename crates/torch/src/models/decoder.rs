@@ -303,7 +303,7 @@ impl<'t> Decoder<'t> {
             positions: None,
         };
         let normed = self.hidden_states(configuration, embedded, tokens, cache.as_mut());
-        if configuration.loss != Loss::Full {
+        if configuration.loss.is_partial() {
             part("loss");
             return Output {
                 loss: self.partial_loss(configuration.loss, &normed, labels),
