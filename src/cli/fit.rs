@@ -10,7 +10,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use plan::advice::changes;
 use plan::fit::{Found, Largest, Moves, Search, Space, check_values, largest, smallest_gpu};
-use plan::{CellError, Options, PlanError, Planner};
+use plan::{CellError, PlanError, Planner};
 use rayon::prelude::*;
 use spec::{Study, StudyCell};
 use techniques::Harm;
@@ -18,7 +18,7 @@ use techniques::Harm;
 use super::fit_chart::chart;
 use super::fit_limits::{Limit, LimitRow, Limits};
 use super::fit_view::{CellFit, for_people, for_programs};
-use super::subject::{Subject, for_budget};
+use super::subject::Subject;
 use super::{Format, fits_or_not, print};
 
 /// Find what to change so that a cell fits, the least change first
@@ -73,20 +73,15 @@ fn key_of_largest() -> impl TypedValueParser<Value = Largest> {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let study = args.subject.study_to_fit(&args.vary, &args.keep)?;
     // With --smallest-gpu each GPU is its own budget.
-    let budget = args
-        .subject
-        .budget()
+    let mut options = args.subject.options();
+    options.budget = options
+        .budget
         .or(study.fit.budget.map(|budget| budget.0))
         .filter(|_| !args.smallest_gpu);
-    let mut study = for_budget(study, budget)?;
+    let mut study = args.subject.on_device(study, options)?;
     if args.smallest_gpu {
         study.cells.iter_mut().for_each(|study_cell| study_cell.cell.gpu = None);
     }
-    let options = Options {
-        budget,
-        headroom: args.subject.headroom(),
-        ..Options::default()
-    };
     let planner = Planner::new(study.roots(), options);
     check_values(&planner, &study.cells, &study.fit)?;
     if let Some(wanted) = &args.cell {

@@ -93,6 +93,12 @@ impl Limits {
                 let line = wrapped(&format!("  {}", row.answer()), 6);
                 let _ = writeln!(text, "{line}");
             }
+            let mut notes: Vec<&String> = rows.iter().flat_map(LimitRow::notes).collect();
+            notes.dedup();
+            for (index, note) in notes.into_iter().enumerate() {
+                let gap = if index == 0 { "\n" } else { "" };
+                let _ = writeln!(text, "{gap}{}", wrapped(&format!("note: {note}"), 2));
+            }
             if let Some(configuration) = study.named_configuration() {
                 text += &configuration_for_people(&configuration);
             }
@@ -113,6 +119,7 @@ impl Limits {
             "needed_high_bytes",
             "range_reason",
             "changes",
+            "notes",
         ]);
         for (rows, study_cell) in self.0.iter().zip(&study.cells) {
             for row in rows {
@@ -130,6 +137,7 @@ impl Limits {
                     json!(prediction.and_then(|prediction| prediction.needed_high_bytes)),
                     json!(prediction.and_then(|prediction| prediction.range_reason.as_deref())),
                     json!(changes),
+                    json!(row.notes().join("; ")),
                 ]);
             }
         }
@@ -178,6 +186,11 @@ impl LimitRow {
             let _ = write!(text, "; {reason}");
         }
         text
+    }
+
+    /// The notes on the value.
+    fn notes(&self) -> &[String] {
+        self.limit.as_ref().map_or(&[], |limit| &limit.found.prediction.notes)
     }
 }
 

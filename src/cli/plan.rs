@@ -13,7 +13,7 @@ use plan::advice::{CellPlan, changes, cost};
 use plan::fit::Found;
 use plan::variants::variants;
 use plan::{Options, Planner};
-use records::prediction::{Judgement, Verdict};
+use records::prediction::Judgement;
 use results::columns::predictions;
 use serde_json::{Value, json};
 use spec::Study;
@@ -27,7 +27,7 @@ use super::plan_report::{PlanReport, plan_cells};
 use super::prediction_view::{range, range_cell, range_reasons, trainable, verdict};
 use super::screen::wrapped;
 use super::study_report::template_of;
-use super::subject::{Subject, for_budget};
+use super::subject::Subject;
 use super::{Format, exit_code, fits_or_not, print};
 
 /// Predict the memory of each cell of a spec, or of a model by name, without running it
@@ -83,10 +83,8 @@ const EXAMPLES: &str = "Examples:
 impl Args {
     fn options(&self) -> Options {
         Options {
-            budget: self.subject.budget(),
-            headroom: self.subject.headroom(),
             replay: !self.no_replay,
-            ..Options::default()
+            ..self.subject.options()
         }
     }
 }
@@ -96,19 +94,20 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return print_oom(given, args);
     }
     let studies = args.subject.studies()?;
-    let budget = args.subject.budget();
     let mut all_hold = true;
     let several = studies.len() > 1;
     match &args.report {
         Some(Some(_)) if several => bail!("--report=FILE is for one spec, and several are given"),
         Some(output) => {
             for study in studies {
-                all_hold &= report_plan(&for_budget(study, budget)?, args, output.as_deref())?;
+                all_hold &= report_plan(&args.subject.on_device(study, args.options())?, args, output.as_deref())?;
             }
             Ok(exit_code(all_hold))
         }
         None => {
-            let studies = studies.into_iter().map(|study| for_budget(study, budget));
+            let studies = studies
+                .into_iter()
+                .map(|study| args.subject.on_device(study, args.options()));
             print_plans(&studies.collect::<Result<Vec<_>, _>>()?, args)
         }
     }
@@ -116,6 +115,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Prints the plans; exit code 3 if a cell does not fit.
 fn print_plans(studies: &[Study], args: &Args) -> anyhow::Result<ExitCode> {
+    match args.format {
+        PlanFormat::Json if studies.len() > 1 => bail!("give one spec for --format json"),
+        PlanFormat::Csv if studies.len() > 1 => bail!("give one spec for --format csv"),
+        _ => {}
+    }
     let planners: Vec<Planner> = studies
         .iter()
         .map(|study| Planner::new(study.roots(), args.options()))
@@ -140,8 +144,6 @@ fn print_plans(studies: &[Study], args: &Args) -> anyhow::Result<ExitCode> {
     let text = match args.format {
         PlanFormat::Sarif => sarif(&gate()),
         PlanFormat::Junit => junit(&gate()),
-        PlanFormat::Json if studies.len() > 1 => bail!("give one spec for --format json"),
-        PlanFormat::Csv if studies.len() > 1 => bail!("give one spec for --format csv"),
         format => {
             let texts = all().map(|((study, planner), plans)| match format {
                 PlanFormat::Json => for_programs(study, planner, plans, Format::Json),
@@ -155,7 +157,7 @@ fn print_plans(studies: &[Study], args: &Args) -> anyhow::Result<ExitCode> {
         }
     };
     print(&text)?;
-    let is_oversize = |cell_plan: &CellPlan| cell_plan.prediction.verdict == Some(Verdict::Oversize);
+    let is_oversize = |cell_plan: &CellPlan| cell_plan.prediction.is_oversize();
     Ok(fits_or_not(!plans.iter().flatten().any(is_oversize)))
 }
 
@@ -163,11 +165,12 @@ fn print_plans(studies: &[Study], args: &Args) -> anyhow::Result<ExitCode> {
 fn print_oom(given: &str, args: &Args) -> anyhow::Result<ExitCode> {
     let message = plan_oom::read(given)?;
     if args.subject.is_nothing() {
+        args.subject.check_alone()?;
         print(&plan_oom::without_cell(&message))?;
         return Ok(ExitCode::SUCCESS);
     }
     for study in args.subject.studies()? {
-        let study = for_budget(study, args.subject.budget())?;
+        let study = args.subject.on_device(study, args.options())?;
         print(&plan_oom::explain(&study, &message, args.options())?)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -175,7 +178,7 @@ fn print_oom(given: &str, args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Writes or checks the report of a plan. Returns false if a check fails.
 fn report_plan(study: &Study, args: &Args, output: Option<&Path>) -> anyhow::Result<bool> {
-    let mut given = args.subject.budget_arguments();
+    let mut given = args.subject.device_arguments();
     given.extend(args.no_replay.then(|| "--no-replay".to_owned()));
     given.push(match output {
         Some(file) => format!("--report={}", file.display()),
@@ -249,7 +252,7 @@ fn for_people(study: &Study, planner: &Planner, plans: &[CellPlan]) -> String {
         let _ = writeln!(text, "note: {note}");
     }
     let oversize: Vec<usize> = (0..plans.len())
-        .filter(|&index| plans[index].prediction.verdict == Some(Verdict::Oversize))
+        .filter(|&index| plans[index].prediction.is_oversize())
         .collect();
     for &index in &oversize {
         text += &advice_for_people(study, index, &plans[index]);

@@ -2,7 +2,7 @@
 
 use plan::advice::{CellPlan, changes};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
-use records::prediction::Judgement;
+use records::prediction::{Judgement, Prediction};
 use serde_json::{Value, json};
 use spec::{Study, StudyCell};
 
@@ -21,7 +21,38 @@ pub(super) struct Planned<'a> {
 struct Finding {
     cell: String,
     message: String,
-    judgement: Option<Judgement>,
+    level: Level,
+}
+
+/// How bad it is. An error alone ends a gate: its cell is the reason for exit code 3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    None,
+    Note,
+    Warning,
+    Error,
+}
+
+impl Level {
+    fn of(prediction: &Prediction, judgement: Option<Judgement>) -> Self {
+        match judgement {
+            _ if prediction.is_oversize() => Self::Error,
+            None | Some(Judgement::Fits) => Self::None,
+            Some(Judgement::Tight) => Self::Note,
+            // What is likely fits.
+            Some(Judgement::MayNotFit | Judgement::DoesNotFit) => Self::Warning,
+        }
+    }
+
+    /// The word in SARIF.
+    fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
 }
 
 impl Planned<'_> {
@@ -36,7 +67,7 @@ impl Planned<'_> {
             Finding {
                 cell: name(study_cell),
                 message,
-                judgement,
+                level: Level::of(&plan.prediction, judgement),
             }
         })
     }
@@ -51,23 +82,22 @@ fn name(study_cell: &StudyCell) -> String {
 /// A log in SARIF 2.1.0: a result for each cell that does not fit, may not, or is tight.
 pub(super) fn sarif(studies: &[Planned<'_>]) -> String {
     let results = studies.iter().flat_map(|planned| {
-        let source = planned.study.invocation.source();
-        planned.findings().filter_map(move |finding| {
-            let level = match finding.judgement? {
-                Judgement::Fits => return None,
-                Judgement::Tight => "note",
-                Judgement::MayNotFit => "warning",
-                Judgement::DoesNotFit => "error",
-            };
-            Some(json!({
+        let invocation = &planned.study.invocation;
+        let findings = planned.findings().filter(|finding| finding.level != Level::None);
+        findings.map(move |finding| {
+            let mut result = json!({
                 "ruleId": "memory",
-                "level": level,
+                "level": finding.level.name(),
                 "message": { "text": format!("{} ({})", finding.message, finding.cell) },
-                "locations": [{ "physicalLocation": {
-                    "artifactLocation": { "uri": source },
+            });
+            // A model by name stands in no file.
+            if !invocation.spec.is_empty() {
+                result["locations"] = json!([{ "physicalLocation": {
+                    "artifactLocation": { "uri": invocation.spec },
                     "region": { "startLine": 1 },
-                } }],
-            }))
+                } }]);
+            }
+            result
         })
     });
     let results: Vec<Value> = results.collect();
@@ -89,13 +119,13 @@ pub(super) fn sarif(studies: &[Planned<'_>]) -> String {
     format!("{log:#}\n")
 }
 
-/// A report in JUnit's XML: a test for each cell, which fails if it does not fit or may not.
+/// A report in JUnit's XML: a test for each cell, which fails if it does not fit.
 pub(super) fn junit(studies: &[Planned<'_>]) -> String {
     let mut report = Report::new("expctl plan");
     for planned in studies {
         let mut suite = TestSuite::new(planned.study.invocation.source());
         for finding in planned.findings() {
-            let fails = matches!(finding.judgement, Some(Judgement::MayNotFit | Judgement::DoesNotFit));
+            let fails = finding.level == Level::Error;
             let mut status = match fails {
                 true => TestCaseStatus::non_success(NonSuccessKind::Failure),
                 false => TestCaseStatus::success(),

@@ -5,10 +5,10 @@ use std::io::Read as _;
 use std::path::Path;
 use std::{fs, io};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use base::text::format;
 use plan::advice::{self, changes};
-use plan::oom::{AGREES, Agreement, Message, Moment, Tensor, agreements, compatible, nearest};
+use plan::oom::{AGREES, Agreement, Message, Moment, NoMessage, Tensor, agreements, compatible, nearest};
 use plan::{Options, Planner};
 use spec::{FitSpec, Study};
 use torch::gpu::Budget;
@@ -36,6 +36,10 @@ pub(super) fn read(given: &str) -> anyhow::Result<Message> {
         path if Path::new(path).is_file() => {
             let bytes = fs::read(path).with_context(|| format!("cannot read {path}"))?;
             String::from_utf8_lossy(&bytes).into_owned()
+        }
+        // A message has more than one word.
+        path if !path.trim().contains(char::is_whitespace) => {
+            bail!("there is no file {path}, and {NoMessage}")
         }
         text => text.to_owned(),
     };

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use arch::Preset;
+use base::text::format;
 use cell::Stack;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use plan::{Headroom, Options};
+use plan::{Headroom, Options, Planner};
 use records::store::StudyDir;
 use runner::Purpose;
 use spec::{Names, Overrides, Recipe, Study};
@@ -94,14 +95,33 @@ impl Subject {
         self.specs.is_empty() && self.named.model.is_none()
     }
 
-    /// What every cell is to fit into, if it is given.
-    pub(super) fn budget(&self) -> Option<Budget> {
-        self.budget.or(self.gpu)
+    /// Finds options that say something of cells where there are none.
+    ///
+    /// # Errors
+    /// There is one.
+    pub(super) fn check_alone(&self) -> anyhow::Result<()> {
+        let given = [
+            ("--data", self.named.data.is_some()),
+            ("--gpu", self.gpu.is_some()),
+            ("--budget", self.budget.is_some()),
+            ("--headroom", self.headroom != Headroom::Usual),
+            ("--recipe", self.recipe.is_some()),
+            ("--stack", self.stack.is_some()),
+            ("--set", !self.set.is_empty()),
+        ];
+        match given.into_iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => bail!("{option} goes with a spec or --model, and neither is given"),
+            None => Ok(()),
+        }
     }
 
-    /// The memory that stays free.
-    pub(super) fn headroom(&self) -> Headroom {
-        self.headroom
+    /// What every cell is to fit into, if it is given, and what stays free of it.
+    pub(super) fn options(&self) -> Options {
+        Options {
+            budget: self.budget.or(self.gpu),
+            headroom: self.headroom,
+            ..Options::default()
+        }
     }
 
     /// The GPU that is named, as such or as the budget.
@@ -109,21 +129,66 @@ impl Subject {
         [self.gpu, self.budget].into_iter().flatten().find_map(Budget::gpu)
     }
 
-    /// The options that gave the budget, for a command that does the same.
-    pub(super) fn budget_arguments(&self) -> Vec<String> {
+    /// The options that gave the budget and the headroom, for a command that does the same.
+    pub(super) fn device_arguments(&self) -> Vec<String> {
         // A GPU of names is one of them.
-        let is_named = |budget: &Budget| {
-            let gpu = budget.gpu();
-            self.named.model.is_some() && gpu.is_some() && gpu == self.named_gpu()
-        };
+        let is_named = |budget: &Budget| self.named.model.is_some() && budget.gpu().is_some();
         let given = [
-            ("--gpu", self.gpu.filter(|gpu| !is_named(gpu))),
-            ("--budget", self.budget),
+            (
+                "--gpu",
+                self.gpu.filter(|gpu| !is_named(gpu)).map(|gpu| gpu.to_string()),
+            ),
+            ("--budget", self.budget.map(|budget| budget.to_string())),
+            (
+                "--headroom",
+                (self.headroom != Headroom::Usual).then(|| self.headroom.to_string()),
+            ),
         ];
         given
             .into_iter()
-            .filter_map(|(option, budget)| Some(format!("{option}={}", budget?)))
+            .filter_map(|(option, value)| Some(format!("{option}={}", value?)))
             .collect()
+    }
+
+    /// Finds two options that name a GPU, or a size, each.
+    ///
+    /// # Errors
+    /// There are two.
+    fn check_device(&self) -> anyhow::Result<()> {
+        let Some((gpu, budget)) = self.gpu.zip(self.budget) else {
+            return Ok(());
+        };
+        ensure!(
+            gpu == budget || (gpu.gpu().is_some() && budget.gpu().is_none()),
+            "--gpu and --budget name two {}: give one of them, or a GPU as --gpu and a size as --budget",
+            if budget.gpu().is_some() { "devices" } else { "sizes" }
+        );
+        Ok(())
+    }
+
+    /// The study for --gpu and the budget of `options`: PyTorch's cells are for a GPU that one of them names. Values that
+    /// the study leaves open are found.
+    ///
+    /// # Errors
+    /// A cell of our trainer gets a GPU, the headroom leaves nothing of a budget, or a cell with an open value cannot be
+    /// planned.
+    pub(super) fn on_device(&self, study: Study, options: Options) -> anyhow::Result<Study> {
+        let gpu = [self.gpu, options.budget].into_iter().flatten().find_map(Budget::gpu);
+        let study = for_gpu(study, gpu)?;
+        let planner = Planner::new(study.roots(), options);
+        for study_cell in &study.cells {
+            let (budget, headroom) = (planner.budget(&study_cell.cell), planner.headroom(&study_cell.cell));
+            // The usual one of a small budget is for the verdict.
+            if let Some(budget) = budget.filter(|budget| self.headroom != Headroom::Usual && *budget <= headroom) {
+                bail!(
+                    "a headroom of {} leaves nothing of {}; --headroom 0 keeps none free",
+                    format::bytes(headroom.into()),
+                    format::bytes(budget.into())
+                );
+            }
+        }
+        let dir = StudyDir::new(Path::new("results").join(&study.name));
+        Ok(resolved(study, options, &dir)?)
     }
 
     /// The studies, at least one.
@@ -146,6 +211,7 @@ impl Subject {
     /// The studies before anything is fetched for their cells.
     fn named(&self, overrides: &Overrides) -> anyhow::Result<Vec<Study>> {
         check_paths(&self.specs)?;
+        self.check_device()?;
         match (self.named.in_place_of(!self.specs.is_empty())?, self.specs.as_slice()) {
             (Some(model), _) => {
                 let stack = self.stack.unwrap_or(Stack::Torch);
@@ -198,12 +264,12 @@ fn check_paths(specs: &[PathBuf]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The study for a budget: if that is a GPU, PyTorch's cells are for this GPU. Values that it leaves open are found.
+/// The study for a GPU, if there is one: PyTorch's cells are for this GPU.
 ///
 /// # Errors
-/// A GPU is the budget of a cell of our trainer, or a cell with an open value cannot be planned.
-pub(super) fn for_budget(mut study: Study, budget: Option<Budget>) -> anyhow::Result<Study> {
-    if let Some(gpu) = budget.and_then(Budget::gpu) {
+/// A cell is of our trainer.
+fn for_gpu(mut study: Study, gpu: Option<&'static Gpu>) -> anyhow::Result<Study> {
+    if let Some(gpu) = gpu {
         if study
             .cells
             .iter()
@@ -223,12 +289,7 @@ pub(super) fn for_budget(mut study: Study, budget: Option<Budget>) -> anyhow::Re
             }
         }
     }
-    let dir = StudyDir::new(Path::new("results").join(&study.name));
-    let options = Options {
-        budget,
-        ..Options::default()
-    };
-    Ok(resolved(study, options, &dir)?)
+    Ok(study)
 }
 
 fn stack_parser() -> impl TypedValueParser<Value = Stack> {

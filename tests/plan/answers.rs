@@ -175,6 +175,70 @@ fn a_message_of_pytorch_is_found_in_the_plan() {
         .expctl(&["plan", "--model", "tiny", "--stack", "candle", "--oom", message])
         .exits(2)
         .stderr_has("of our trainer");
+    Project::empty()
+        .expctl(&["plan", "--oom", message, "--gpu", "t4"])
+        .exits(2)
+        .stderr_has("--gpu goes with a spec or --model");
+}
+
+#[test]
+fn a_gpu_and_a_size_are_two_things() {
+    let needed = |arguments: &str| {
+        let plan = expctl(&format!("plan --model llama-3.2-1b --format json {arguments}")).exits(0);
+        let plan = &plan.json()[0];
+        (
+            plan["predicted_context_bytes"].clone(),
+            plan["predicted_budget_bytes"].clone(),
+        )
+    };
+    // The GPU's context, within the size.
+    let (context, budget) = needed("--gpu t4 --budget 8GiB");
+    assert_eq!((context, budget), (needed("--gpu t4").0, (8u64 << 30).into()));
+    let spec = "name: x\ndefaults: { stack: torch, model: tiny, gpu: a100-80gb, max_seq_length: 64 }\n";
+    let project = Project::new(spec);
+    let plan = project
+        .plan(&["--gpu", "t4", "--budget", "8GiB", "--format", "json"])
+        .exits(0);
+    assert_eq!(
+        plan.json()[0]["predicted_context_bytes"],
+        needed("--gpu t4").0,
+        "{plan}"
+    );
+    for (arguments, error) in [
+        ("--gpu t4 --budget a100-40gb", "--gpu and --budget name two devices"),
+        ("--gpu 8GB --budget 6GB", "--gpu and --budget name two sizes"),
+        (
+            "--gpu t4 --headroom 16GiB",
+            "a headroom of 16.00 GiB leaves nothing of 14.76 GiB",
+        ),
+        ("--set max_seq_length=9999999", "live tensors come to 15,024 GiB"),
+        ("--set r=64", "did you mean `rank`?"),
+    ] {
+        expctl(&format!("plan --model llama-3.2-1b {arguments}"))
+            .exits(2)
+            .stderr_has(error);
+    }
+    // A report can be made again with the same figures.
+    project
+        .plan(&["--budget", "8GiB", "--headroom", "1GiB", "--report=r.md"])
+        .exits(0);
+    assert!(project.read("r.md").contains("--headroom=1GiB"));
+}
+
+#[test]
+fn what_others_do_is_said_where_it_differs() {
+    let classifier = expctl("plan --model bert-base --gpu t4").exits(0);
+    assert!(!classifier.stdout.contains("TRL"), "{classifier}");
+    let uneven = "plan --model llama-3.2-1b --set data.synthetic.lengths=[10,60]";
+    let uneven = expctl(uneven).exits(0);
+    assert!(!uneven.stdout.contains("twice the length"), "{uneven}");
+    // What a GPU does slowly is said of the one that is found, too, and a length beyond the positions.
+    expctl("fit --model llama-3.2-1b --smallest-gpu --set dtype=bfloat16")
+        .exits(0)
+        .stdout_has("bfloat16 is emulated");
+    expctl("fit --model llama-2-7b --gpu 4090 --largest max_seq_length")
+        .exits(0)
+        .stdout_has("the model has 4,096 positions");
 }
 
 #[test]
@@ -186,6 +250,19 @@ fn gates_read_sarif_and_junit() {
     let sarif: Value = serde_json::from_str(&plan("sarif").exits(3).stdout).unwrap();
     let results = sarif["runs"][0]["results"].as_array().unwrap();
     assert_eq!((results.len(), &results[0]["level"]), (1, &"error".into()), "{sarif}");
+    assert_eq!(
+        results[0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"],
+        "spec.yaml"
+    );
+    // What may not fit is a warning; what likely does not is an error, and the exit code. A model's name is no file.
+    for (budget, code, level) in [("600MiB", 0, "warning"), ("300MiB", 3, "error")] {
+        let arguments = format!("plan --model tiny --budget {budget} --format");
+        let sarif = expctl(&format!("{arguments} sarif")).exits(code).json();
+        let result = &sarif["runs"][0]["results"][0];
+        assert_eq!((&result["level"], &result["locations"]), (&level.into(), &Value::Null));
+        let junit = expctl(&format!("{arguments} junit")).exits(code);
+        assert_eq!(junit.stdout.contains("failures=\"1\""), code == 3, "{junit}");
+    }
     let junit = plan("junit").exits(3).stdout;
     assert!(
         junit.contains("tests=\"2\"") && junit.contains("failures=\"1\""),

@@ -20,8 +20,16 @@ fn the_page_has_the_table_that_is_printed() {
     for gpu in &gpus {
         let mib = |key: &str| gpu[key].as_u64().map(|bytes| bytes >> 20);
         let text = |key: &str| gpu[key].as_str().unwrap_or_default();
-        let context =
-            mib("context_bytes").map_or_else(String::new, |mib| format!("{mib} ({})", text("context_source")));
+        let mib_of = |key: &str| mib(key).unwrap();
+        let context = match gpu["context_source"].as_str() {
+            Some(source) => format!("{} ({source})", mib_of("context_bytes")),
+            None => format!(
+                "**{}, {} to {}**",
+                mib_of("context_bytes"),
+                mib_of("context_low_bytes"),
+                mib_of("context_high_bytes")
+            ),
+        };
         let estimate = if gpu["is_estimate"] == true { "**" } else { "" };
         table += &format!(
             "| `{}` | {} | {} | {} | {} | {estimate}{}{estimate} | {context} |\n",

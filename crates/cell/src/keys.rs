@@ -127,6 +127,10 @@ pub fn moved(name: &str) -> Option<&'static str> {
     if name == FROM_TORCH.0 {
         return Some(FROM_TORCH.1);
     }
+    // PEFT's `r` is a key of its own, though OFT has another one.
+    if crate::aliases().iter().any(|(alias, _)| *alias == name) {
+        return None;
+    }
     let is_map = |map: &str| map == "torch" || Adapter::named(map).is_some();
     let is_below = |path: &&str| {
         path.split_once('.')

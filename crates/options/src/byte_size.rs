@@ -68,8 +68,9 @@ impl FromStr for ByteSize {
 }
 
 fn factor(unit: &str) -> Option<u64> {
-    let unit = if unit == "KB" { "kB" } else { unit };
-    UNITS.iter().find(|(name, _)| *name == unit).map(|(_, bytes)| *bytes)
+    let mut units = UNITS.iter();
+    let found = units.find(|(name, _)| name.eq_ignore_ascii_case(unit));
+    found.map(|(_, bytes)| *bytes)
 }
 
 impl Serialize for ByteSize {
@@ -118,7 +119,7 @@ impl JsonSchema for ByteSize {
         json_schema!({
             "title": "a size such as `2GiB`, `1.5GB` or 4194304",
             "anyOf": [
-                { "type": "string", "pattern": "^[0-9]+(\\.[0-9]+)? ?([KMGT]iB|[kKMGT]B|B)?$" },
+                { "type": "string", "pattern": "^[0-9]+(\\.[0-9]+)? ?([kKmMgGtT]?[bB]|[kKmMgGtT][iI][bB])?$" },
                 { "type": "integer", "minimum": MEBIBYTE }
             ]
         })
@@ -134,6 +135,7 @@ mod tests {
         for (text, bytes, shown) in [
             ("2GiB", 2 << 30, "2GiB"),
             ("2048 MiB", 2 << 30, "2GiB"),
+            ("2gib", 2 << 30, "2GiB"),
             ("1.5GB", 1_500_000_000, "1500000000B"),
             ("1.5GiB", 3 << 29, "1536MiB"),
             ("4096", 4096, "4KiB"),
@@ -155,7 +157,6 @@ mod tests {
             "",
             "GiB",
             "2G",
-            "2gib",
             "-1GiB",
             "1.2.3GB",
             "0.3B",

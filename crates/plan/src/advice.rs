@@ -2,7 +2,7 @@
 
 use base::text::to_flow_yaml;
 use cell::Cell;
-use records::prediction::{PAST_HOST, Prediction, Verdict};
+use records::prediction::{PAST_HOST, Prediction};
 use spec::FitSpec;
 use techniques::Harm;
 
@@ -47,7 +47,7 @@ fn with_least_change(
     and_then: impl FnOnce(&Search<'_>, Found, u64),
 ) -> Result<Prediction, PlanError> {
     let mut prediction = planner.predict(cell)?;
-    if prediction.verdict != Some(Verdict::Oversize) {
+    if !prediction.is_oversize() {
         return Ok(prediction);
     }
     // Without a budget of its own, the host's alone is exceeded.

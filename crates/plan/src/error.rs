@@ -1,6 +1,7 @@
 //! Errors of planning.
 
 use arch::{ArchError, check::positions};
+use base::text::format::bytes;
 use cell::Invalid;
 use data::DataError;
 use spec::{Study, StudyCell, key_in_front};
@@ -57,6 +58,9 @@ pub enum PlanError {
     /// The model lacks blocks that the cell names.
     #[error("`gradient_checkpointing`: {0}")]
     Blocks(base::text::Mistake),
+    /// More is needed than a plan of the allocator can hold.
+    #[error("live tensors come to {}, more than is planned: look at `max_seq_length` and `batch_size`", bytes((*.0).into()))]
+    TooLarge(u64),
     /// No layer would get an adapter.
     #[error("`target_modules`: the model `{0}` has none of these layers, which PEFT refuses")]
     NoModule(String),

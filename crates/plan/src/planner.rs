@@ -10,7 +10,7 @@ use hub::Roots;
 use options::{DataOptions, Generation, InstructionSet};
 use rayon::prelude::*;
 use records::prediction::{Prediction, Verdict};
-use torch::caching_allocator::AllocationFailed;
+use torch::caching_allocator::{AllocationFailed, DeviceMemory};
 use torch::{
     self,
     gpu::{Budget, Context, Gpu},
@@ -269,6 +269,10 @@ impl Planner {
             || Account::of(&trace, GPU_GRANULARITY, 1),
             || device.as_ref().map(|device| device.replay(&trace, &load_traces)),
         );
+        // What the allocator holds is at most a few times as much.
+        if account.peak.bytes > DeviceMemory::UNLIMITED.total / 4 {
+            return Err(PlanError::TooLarge(account.peak.bytes));
+        }
         let mut prediction = Prediction {
             parameter_count: counts.parameters,
             trainable_count: counts.trainable,
@@ -414,7 +418,7 @@ fn is_closed(cell: &Cell) -> Result<(), PlanError> {
 
 /// True if PyTorch's stack trains the model on samples longer than its positions: they are rotated, and looked up in no
 /// table. Lengths of texts are known up to the positions alone.
-fn is_trained_beyond(cell: &Cell, model: &ModelConfig) -> bool {
+pub(crate) fn is_trained_beyond(cell: &Cell, model: &ModelConfig) -> bool {
     cell.stack == Stack::Torch && !model.family.is_encoder() && matches!(cell.data, cell::Data::Synthetic(_))
 }
 

@@ -1,6 +1,6 @@
 //! What other people do differently with a cell of PyTorch's stack, where that decides how much memory it takes.
 
-use cell::{Cell, Loss, Stack, Upcast};
+use cell::{Cell, Data, Lengths, Loss, Stack, Task, Upcast};
 use rayon::prelude::*;
 use records::prediction::Prediction;
 use serde_json::{Value, json};
@@ -18,6 +18,11 @@ pub struct Variant {
     pub value: Value,
     /// The prediction with it.
     pub prediction: Prediction,
+}
+
+/// True for samples as long as `max_seq_length`, which others have longer.
+fn is_of_full_length(cell: &Cell) -> bool {
+    matches!(&cell.data, Data::Synthetic(synthetic) if synthetic.lengths == Lengths::Fixed)
 }
 
 /// A difference, and the value of its key if `cell` does not have it already.
@@ -42,7 +47,7 @@ const DIFFERENCES: [Difference; 5] = [
     Difference {
         words: "TRL's loss since 1.15",
         key: "loss",
-        value: |cell| (cell.loss() != Loss::Tiled).then(|| json!(Loss::Tiled)),
+        value: |cell| (cell.task == Task::CausalLm && cell.loss() != Loss::Tiled).then(|| json!(Loss::Tiled)),
     },
     Difference {
         words: "the model's own loss",
@@ -52,7 +57,7 @@ const DIFFERENCES: [Difference; 5] = [
     Difference {
         words: "samples of twice the length",
         key: "max_seq_length",
-        value: |cell| Some(json!(2 * cell.max_seq_length)),
+        value: |cell| is_of_full_length(cell).then(|| json!(2 * cell.max_seq_length)),
     },
 ];
 

@@ -165,6 +165,11 @@ impl Prediction {
         })
     }
 
+    /// True if what is likely needed is past a budget, whatever else may be.
+    pub fn is_oversize(&self) -> bool {
+        self.verdict == Some(Verdict::Oversize)
+    }
+
     /// Bytes that the device needs; [`PAST_HOST`] if the host's memory is not enough.
     pub fn needed_within_host(&self) -> u64 {
         match self.past_host_budget() {

@@ -215,10 +215,13 @@ fn reason(error: HubError, key: &str, written: &str, roots: &Roots) -> Reason {
     if is_absent && key == "model" {
         let name = written.rsplit('/').next().unwrap_or_default();
         let name = name.split('@').next().unwrap_or_default().to_lowercase();
-        match nearest(&name, Preset::names()) {
-            Some(near) if near == name => hint += &format!("; the preset `{near}` has the shape without weights"),
-            Some(near) => hint += &format!("; {}", did_you_mean(near)),
-            None => {}
+        match (Preset::other_family(&name), nearest(&name, Preset::names())) {
+            (Some(family), _) => hint += &format!("; {family} is not planned: plan a preset of its size in its place"),
+            (None, Some(near)) if near == name => {
+                hint += &format!("; the preset `{near}` has the shape without weights");
+            }
+            (None, Some(near)) => hint += &format!("; {}", did_you_mean(near)),
+            (None, None) => {}
         }
     }
     Reason::Hub { error, hint }

@@ -7,6 +7,7 @@ use techniques::Harm;
 
 use super::search::{Found, Search};
 use super::space::{Changed, Moves, Space};
+use crate::planner::is_trained_beyond;
 use crate::{PlanError, Planner};
 
 /// A key whose largest value is asked for.
@@ -14,7 +15,8 @@ use crate::{PlanError, Planner};
 pub enum Largest {
     /// Samples in a micro-batch, up to [`MOST_SAMPLES`]; the number of micro-batches stays.
     BatchSize,
-    /// Tokens of a sample, up to what the model can take.
+    /// Tokens of a sample, up to what the model can take: its positions, or [`MOST_TOKENS`] where the stack trains beyond
+    /// them.
     MaxSeqLength,
     /// Rank of the adapters, up to the model's width.
     Rank,
@@ -33,11 +35,14 @@ impl Largest {
 /// The largest micro-batch that is tried, in samples.
 const MOST_SAMPLES: usize = 1 << 16;
 
+/// The longest sample that is tried, in tokens, of a model that has fewer positions.
+const MOST_TOKENS: usize = 1 << 20;
+
 /// How far beyond a value that fits other changes are looked for; the next value at least.
 const FURTHER: [f64; 3] = [2.0, 1.25, 1.03];
 
-/// Values that are tried below one that may not fit.
-const MOST_SMALLER: usize = 16;
+/// Values that are tried closely below one that may not fit, a 64th of it apart; then halves.
+const CLOSE: usize = 16;
 
 /// The reason why no larger value is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,9 +81,12 @@ impl Largest {
     }
 
     /// The least and the largest value to try, and the reason why that is the largest.
-    fn range(self, model: &ModelConfig) -> (usize, usize, Bound) {
+    fn range(self, cell: &Cell, model: &ModelConfig) -> (usize, usize, Bound) {
         match self {
             Self::BatchSize => (1, MOST_SAMPLES, Bound::Tried),
+            Self::MaxSeqLength if is_trained_beyond(cell, model) => {
+                (2, model.max_position_embeddings.max(MOST_TOKENS), Bound::Tried)
+            }
             Self::MaxSeqLength => (2, model.max_position_embeddings, Bound::Model),
             Self::Rank => (1, model.hidden_size, Bound::Model),
         }
@@ -165,7 +173,7 @@ pub fn largest(
             adapter: cell.adapter.name(),
         });
     }
-    let (least, most, last) = key.range(&model);
+    let (least, most, last) = key.range(cell, &model);
     // What is uncertain of the cell is about as much with every value.
     let given = planner.predict(cell)?;
     let certain = limit.saturating_sub(given.possible_bytes()[1] - given.needed_bytes);
@@ -197,12 +205,21 @@ pub fn largest(
     // The least change is searched for there alone. Where its range goes beyond the limit, a smaller value is taken.
     let found = |value: usize| Search::new(planner, space(value)?).least(limit);
     let step = likely.div_ceil(64);
-    let smaller = (0..MOST_SMALLER).map(|steps| likely.saturating_sub(steps * step));
-    let mut smaller = smaller.take_while(|value| *value >= least);
-    let mut best = smaller.find_map(|value| Some((value, found(value)?)));
+    let close = (0..CLOSE).map(|steps| likely.saturating_sub(steps * step));
+    let halves = std::iter::successors(Some(likely / 2), |value| Some(value / 2));
+    let smaller = close.chain(halves).take_while(|value| *value >= least);
+    let mut too_large = likely;
+    let mut best = None;
+    for value in smaller {
+        best = found(value).map(|found| (value, found));
+        if best.is_some() {
+            break;
+        }
+        too_large = value;
+    }
     if let (Some((value, _)), None) = (&best, worst) {
         // Without changes the steps can be halved: each is a plan.
-        let (mut low, mut high) = (*value, (value + step).min(likely));
+        let (mut low, mut high) = (*value, too_large);
         while high - low > 1 {
             let middle = low.midpoint(high);
             match found(middle) {

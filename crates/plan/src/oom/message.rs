@@ -20,8 +20,6 @@ pub struct Message {
     pub allocated: Option<Amount>,
     /// What the allocator holds besides.
     pub unallocated: Option<Amount>,
-    /// What is free of the device.
-    pub free: Option<Amount>,
 }
 
 /// There is no such message.
@@ -61,7 +59,6 @@ impl Message {
                 .or_else(|| before("total capacity")),
             allocated,
             unallocated,
-            free: before("is free").or_else(|| before("free")),
         })
     }
 }
@@ -86,7 +83,12 @@ fn amount(text: &str) -> Option<Amount> {
         _ => return None,
     };
     let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-    let bytes = number.parse::<f64>().ok()? * factor as f64;
+    // Neither `nan` nor `inf`.
+    let amount: f64 = number
+        .parse()
+        .ok()
+        .filter(|_| number.starts_with(|c: char| c.is_ascii_digit()))?;
+    let bytes = amount * factor as f64;
     let rounding = 0.5 * factor as f64 / 10f64.powi(decimals as i32);
     let is_exact = factor == 1;
     Some(Amount {
@@ -114,18 +116,24 @@ mod tests {
         assert_eq!(message.tried.bytes, 2 << 30);
         assert!(message.tried.is((2 << 30) + (5 << 20)) && !message.tried.is((2 << 30) + (6 << 20)));
         assert_eq!((gib(message.total), gib(message.allocated)), (23.52, 20.23));
-        assert_eq!((gib(message.unallocated), gib(message.free)), (1.75, 1.14));
+        assert_eq!(gib(message.unallocated), 1.75);
         let old = "RuntimeError: CUDA out of memory. Tried to allocate 384.00 MiB (GPU 0; 14.61 GiB total capacity; 13.70 GiB \
                    already allocated; 384.00 MiB free; 13.78 GiB reserved in total by PyTorch) If reserved memory is >> allocated";
         let message = Message::read(old).unwrap();
         assert_eq!(message.tried.bytes, 384 << 20);
         assert_eq!((gib(message.total), gib(message.allocated)), (14.61, 13.7));
-        assert_eq!((gib(message.unallocated), gib(message.free)), (0.08, 0.38));
+        assert_eq!(gib(message.unallocated), 0.08);
         let oldest = "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 5.94 GiB total capacity; 4.64 GiB already allocated; \
                       20.75 MiB free; 198.00 MiB cached)";
         let message = Message::read(oldest).unwrap();
         assert_eq!((gib(message.total), gib(message.allocated)), (5.94, 4.64));
-        assert_eq!(Message::read("CUDA out of memory"), Err(NoMessage));
+        for text in [
+            "CUDA out of memory",
+            "Tried to allocate nan GiB",
+            "Tried to allocate -1 GiB",
+        ] {
+            assert_eq!(Message::read(text), Err(NoMessage));
+        }
         let last = format!("{old}\n{new}");
         assert_eq!(Message::read(&last).unwrap().tried.bytes, 2 << 30);
     }

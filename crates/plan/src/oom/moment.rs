@@ -83,6 +83,9 @@ fn moments(trace: &Trace, message: &Message) -> Vec<Moment> {
                             allocated,
                             by_category: live.by_category(),
                         });
+                    } else if last == Some(block) {
+                        // The number of a block that was freed since.
+                        last = None;
                     }
                     sizes[block.index()] = size;
                     allocated += size;

@@ -64,7 +64,7 @@ impl FromStr for Budget {
             Ok(ByteSize(bytes)) if bytes < SMALLEST_WITHOUT_UNIT && text.ends_with(|c: char| c.is_ascii_digit()) => {
                 let message = format!("{} is no known GPU, and a size has a unit", quoted(text));
                 let near = not_a_gpu.help.filter(|help| help.starts_with("did you mean"));
-                Err(Mistake::new(message).help(near.unwrap_or_else(|| format!("write `{text}GiB`, for example"))))
+                Err(Mistake::new(message).help(near.unwrap_or_else(|| format!("write `{text}GB`, for example"))))
             }
             Ok(ByteSize(bytes)) => Ok(Self::Bytes(bytes)),
             Err(_) => Err(Mistake {
@@ -91,6 +91,7 @@ mod tests {
     fn a_budget_is_a_size_or_a_gpu() {
         assert_eq!(budget("6GiB"), Ok(6 << 30));
         assert_eq!(budget(" 1.5GB "), Ok(1_500_000_000));
+        assert_eq!(budget("24gb"), Ok(24_000_000_000));
         assert_eq!(budget("6442450944"), Ok(6 << 30));
         assert_eq!(budget("rtx-2060-6gb"), Ok(6_204_162_048));
         assert_eq!(
@@ -122,13 +123,24 @@ mod tests {
             ),
             (
                 "6",
-                "`6` is no known GPU, and a size has a unit; write `6GiB`, for example",
+                "`6` is no known GPU, and a size has a unit; write `6GB`, for example",
             ),
             ("0GiB", "a budget of 0 bytes holds nothing"),
         ];
         for (text, message) in errors {
             assert_eq!(budget(text), Err(message.into()));
         }
+        assert!(budget("24").unwrap_err().contains("write `24GB`"));
+        assert!(budget("24g").unwrap_err().contains("a size has a unit: `24GB`"));
+        assert!(
+            budget("RTX 4090 48GB")
+                .unwrap_err()
+                .contains("`rtx-4090` has 24 GB, not 48")
+        );
+        for several in ["2x4090", "4 x A100", "8xh100"] {
+            assert!(budget(several).unwrap_err().contains("several GPUs"), "{several}");
+        }
+        assert!(budget("M2 Max").unwrap_err().contains("NVIDIA's GPUs alone"));
         assert!(budget("voodoo").unwrap_err().contains("`expctl list --gpus`"));
         assert!(budget("radeon").unwrap_err().contains("NVIDIA's GPUs alone"));
         assert!(budget("6 GB of it").unwrap_err().contains("neither a size"));

@@ -156,10 +156,12 @@ impl Gpu {
             .filter(|gpu| gpu.without_size().is_some_and(|model| names.contains(&model)))
             .collect();
         match sizes.as_slice() {
-            [] => Err(Mistake {
-                message: format!("{} is not a known GPU", quoted(text)),
-                help: Some(help(text)),
-                range: None,
+            [] => Self::with_size(&names).unwrap_or_else(|| {
+                Err(Mistake {
+                    message: format!("{} is not a known GPU", quoted(text)),
+                    help: Some(help(text)),
+                    range: None,
+                })
             }),
             [gpu] => Ok(gpu),
             several => {
@@ -171,6 +173,24 @@ impl Gpu {
                 Err(Mistake::new(message).help(format!("write its size too: `{}`", names.join("` or `"))))
             }
         }
+    }
+
+    /// The GPU whose name is one of these with its memory at the end: `rtx409024gb`. `None` if there is no such name, an
+    /// error if it has another size.
+    fn with_size(names: &[String]) -> Option<Result<&'static Self, Mistake>> {
+        let sized = |name: &String| {
+            let gpus = GPUS.iter().filter_map(|gpu| {
+                let size = name.strip_prefix(&plain(gpu.name))?.strip_suffix("gb")?;
+                Some((gpu, size.parse::<u64>().ok()?))
+            });
+            // The longest name: an `rtx-3080-ti` is no `rtx-3080`.
+            gpus.max_by_key(|(gpu, _)| gpu.name.len())
+        };
+        let (gpu, size) = names.iter().find_map(sized)?;
+        Some(match size == gpu.nominal_gib {
+            true => Ok(gpu),
+            false => Err(Mistake::new(format!("`{gpu}` has {} GB, not {size}", gpu.nominal_gib))),
+        })
     }
 
     fn with_plain_name(name: &str) -> Option<&'static Self> {
@@ -187,8 +207,18 @@ impl Gpu {
 /// What may be written for a GPU that is not known.
 fn help(text: &str) -> String {
     let text = text.trim().to_ascii_lowercase();
-    if OTHER_MAKERS.iter().any(|maker| text.contains(maker)) {
+    let is_apple = APPLE.iter().any(|chip| text.split(' ').next() == Some(chip));
+    if is_apple || OTHER_MAKERS.iter().any(|maker| text.contains(maker)) {
         return "memory is predicted for NVIDIA's GPUs alone".into();
+    }
+    let several = text.split_once(['x', '*', '×']);
+    if several.is_some_and(|(count, gpu)| count.trim().parse::<u32>().is_ok() && !gpu.is_empty()) {
+        return "several GPUs are not planned yet: name one of them".into();
+    }
+    // A number that is no model's is a size.
+    if text.trim_end_matches(['g', 'm', 'b', 'i', ' ']).parse::<f64>().is_ok() && text.len() < 4 {
+        let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        return format!("a size has a unit: `{number}GB`");
     }
     suggestion(&text, GPUS.iter().map(|gpu| gpu.name))
         .unwrap_or_else(|| "`expctl list --gpus` prints those that are known".into())
@@ -196,6 +226,9 @@ fn help(text: &str) -> String {
 
 /// The series of names that people shorten to a number; none for whole names.
 const SERIES: [&str; 3] = ["", "rtx", "gtx"];
+
+/// Apple's chips, as people begin their names.
+const APPLE: [&str; 5] = ["m1", "m2", "m3", "m4", "m5"];
 
 /// Words of GPUs for which PyTorch has another allocator, or none.
 const OTHER_MAKERS: [&str; 9] = [
@@ -211,7 +244,7 @@ const OTHER_MAKERS: [&str; 9] = [
 ];
 
 /// Words that tell apart no GPUs of the table: the maker's, and those of forms and editions.
-const DROPPED: [&str; 15] = [
+const DROPPED: [&str; 18] = [
     "nvidia",
     "geforce",
     "tesla",
@@ -222,8 +255,11 @@ const DROPPED: [&str; 15] = [
     "server",
     "edition",
     "pcie",
+    "sxm",
     "sxm2",
+    "sxm3",
     "sxm4",
+    "sxm5",
     "hbm2",
     "hbm2e",
     "hbm3",
@@ -305,6 +341,10 @@ mod tests {
     fn names_are_read_as_people_and_drivers_write_them() {
         let names = [
             ("T4", "t4"),
+            ("T4 16GB", "t4"),
+            ("RTX 4090 24GB", "rtx-4090"),
+            ("3080 Ti 12gb", "rtx-3080-ti"),
+            ("H100 SXM5", "h100-80gb"),
             ("4090", "rtx-4090"),
             ("4060 Ti 16GB", "rtx-4060-ti-16gb"),
             ("3060", "rtx-3060-12gb"),
