@@ -13,7 +13,7 @@ use report::About;
 use report::accuracy::{Accuracy, PlannedStudy};
 use results::frame;
 use runner::Purpose;
-use serde_json::json;
+use serde_json::{Value, json};
 use spec::Overrides;
 
 use super::fetch::fetch;
@@ -104,7 +104,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every row; `published` and `predicted` are in `unit`.
+/// Every row; `published` and `predicted` are in `unit`, or words of an outcome.
 fn table(accuracy: &Accuracy) -> Table {
     let mut table = Table::new([
         "study",
@@ -140,6 +140,26 @@ fn table(accuracy: &Accuracy) -> Table {
             json!(row.range.map(|range| range.low / row.unit.factor())),
             json!(row.range.map(|range| range.high / row.unit.factor())),
             json!(row.metric),
+            json!(accuracy.sources[row.source - 1]),
+            json!(row.note),
+        ]);
+    }
+    for row in &accuracy.outcomes {
+        table.rows.push(vec![
+            json!(row.study),
+            json!(row.section),
+            json!(row.cell_id),
+            json!(row.label),
+            json!(row.name),
+            json!("outcome"),
+            Value::Null,
+            json!(row.published),
+            json!(row.predicted),
+            Value::Null,
+            Value::Null,
+            Value::Null,
+            Value::Null,
+            Value::Null,
             json!(accuracy.sources[row.source - 1]),
             json!(row.note),
         ]);

@@ -8,7 +8,7 @@ use cell::Cell;
 use plan::advice::changes;
 use plan::fit::{Bound, Found, Most};
 use serde_json::{Value, json};
-use spec::Study;
+use spec::{Published, Study, StudyCell};
 use techniques::Harm;
 use torch::gpu::Gpu;
 
@@ -87,7 +87,8 @@ impl Limits {
             let mut last = "";
             for row in rows {
                 if row.key != last {
-                    let _ = writeln!(text, "\n{}", row.question());
+                    let published = published(study, study_cell, row.key);
+                    let _ = writeln!(text, "\n{}{published}", row.question());
                     last = row.key;
                 }
                 let line = wrapped(&format!("  {}", row.answer()), 6);
@@ -191,6 +192,17 @@ impl LimitRow {
     /// The notes on the value.
     fn notes(&self) -> &[String] {
         self.limit.as_ref().map_or(&[], |limit| &limit.found.prediction.notes)
+    }
+}
+
+/// What a source says is the largest value of a key that fits in a cell, if one does.
+fn published(study: &Study, study_cell: &StudyCell, key: &str) -> String {
+    let is_its = |published: &Published| {
+        published.largest.is_some_and(|largest| largest.name() == key) && study_cell.has(&published.cell)
+    };
+    match study.published.iter().any(is_its) {
+        true => format!(" (published: {})", study_cell.cell.value(key)),
+        false => String::new(),
     }
 }
 

@@ -28,10 +28,7 @@ pub(super) fn range_cell(prediction: &Prediction) -> String {
 /// What the range depends on, if it is shown.
 pub(super) fn range_reason(prediction: &Prediction) -> Option<String> {
     range(prediction)?;
-    let context = (prediction.context_low_bytes < prediction.context_high_bytes)
-        .then_some("CUDA context, which is an estimate for this GPU");
-    let reasons: Vec<&str> = prediction.range_reason.as_deref().into_iter().chain(context).collect();
-    Some(reasons.join("; by the "))
+    prediction.range_reason.clone()
 }
 
 /// What the ranges that are shown depend on, each reason once.

@@ -126,7 +126,7 @@ fn a_budget_is_a_size_or_a_gpu() {
     for (budget, help) in [
         ("rtx-3900", "did you mean `rtx-3090`?"),
         ("a100", "write its size too: `a100-40gb` or `a100-80gb`"),
-        ("6", "a size has a unit; write `6GiB`"),
+        ("6", "a size has a unit; write `6GB`"),
         ("radeon", "memory is predicted for NVIDIA's GPUs alone"),
     ] {
         let output = project.plan(&["--budget", budget]);

@@ -29,6 +29,68 @@ fn published_figures_stand_beside_what_was_measured() {
     }
 }
 
+/// One of the study's cells ran out of memory; the others ended well.
+#[test]
+fn published_outcomes_stand_beside_what_the_cells_came_to() {
+    let outcomes = "\
+published:
+- { name: Small, outcome: fits, largest: rank, cell: { dtype: bfloat16, rank: 4 }, source: &table 'A table' }
+- { name: Large, outcome: fits, cell: { dtype: bfloat16, rank: 256 }, source: *table, note: With more memory. }
+";
+    let recorded = Recorded::new(&format!("{SPEC}{outcomes}"));
+    let markdown = recorded.markdown("comparison");
+    let (_, part) = markdown.split_once("## Compared with published outcomes").unwrap();
+    let (part, _) = part.split_once("\n## ").unwrap();
+    insta::assert_snapshot!("outcomes", part);
+    assert!(
+        markdown.contains("1 of 2 published outcomes are as measured."),
+        "{markdown}"
+    );
+}
+
+/// The context of a GPU that nobody measured has a range, on either side of which a budget may lie.
+#[test]
+fn a_plan_is_compared_with_published_outcomes() {
+    let spec = "\
+name: x
+defaults: { model: llama-3.2-1b, stack: torch, dtype: int4, max_seq_length: 64 }
+sweep: { grid: { gpu: [t4, rtx-4090] } }
+published:
+- { outcome: fits, cell: { gpu: rtx-4090 }, source: A table }
+- { outcome: out_of_memory, cell: { gpu: t4 }, source: A table }
+report: { template: plan }
+";
+    let project = Project::new(spec);
+    project.expctl(&["plan", "spec.yaml", "--report=r.md"]).exits(0);
+    let report = project.read("r.md");
+    for text in [
+        "1 of 2 published outcomes are as predicted.",
+        "was published as \"out of memory\"",
+        "out of memory | fits ",
+        "| **no**    |",
+    ] {
+        assert!(report.contains(text), "{text}: {report}");
+    }
+    let page = project.expctl(&["accuracy", "spec.yaml"]).exits(0);
+    page.stdout_has("| Held out |    2 |            1 |                  0 |                1 |");
+    let rows = project
+        .expctl(&["accuracy", "spec.yaml", "--format", "json"])
+        .exits(0)
+        .json();
+    let row = |index: usize| (rows[index]["published"].clone(), rows[index]["predicted"].clone());
+    assert_eq!(row(0), ("out of memory".into(), "fits".into()));
+    assert_eq!(row(1), ("fits".into(), "fits".into()));
+    let fit = project
+        .expctl(&["fit", "spec.yaml", "--largest", "max_seq_length"])
+        .exits(0);
+    assert!(!fit.stdout.contains("published:"), "{fit}");
+    let largest = spec.replace("outcome: fits,", "outcome: fits, largest: max_seq_length,");
+    Project::new(&largest)
+        .expctl(&["fit", "spec.yaml", "--largest", "max_seq_length"])
+        .exits(0)
+        .stdout_has("the largest max_seq_length that fits (published: 64)");
+}
+
 #[test]
 fn a_prediction_is_marked_as_one() {
     let recorded = Recorded::new(&format!("{SPEC}{PUBLISHED}"));

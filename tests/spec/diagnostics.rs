@@ -318,6 +318,14 @@ fn published_figures() {
         &figure("value: 5.9, unit: GB, metric: unstated"),
         &[],
     );
+    let outcomes = "name: example\npublished:\n\
+        - {outcome: fits, value: 3, source: x}\n\
+        - {outcome: out_of_memory, largest: batch_size, source: x}\n\
+        - {outcome: oom, source: x}\n\
+        - {largest: rank, column: allocated_peak_bytes, value: 1, unit: GB, metric: allocated, source: x}\n\
+        - {value: 1, unit: GB, source: x}\n\
+        - {column: allocated_peak_bytes, value: 1, source: x}\n";
+    shows("published_outcomes", outcomes, &[]);
     shows("figures_that_are_no_list", "name: example\npublished: {rank: 4}\n", &[]);
 }
 

@@ -17,17 +17,40 @@ pub(super) fn with_verdict(needed: u64, budget_bytes: Option<u64>, prediction: P
             Verdict::Oversize
         }
     };
-    // Beside what the allocator holds, all is known.
     let likely = prediction.reserved_peak_bytes.unwrap_or(needed);
-    let moved = |reserved: Option<u64>| Some(needed - likely + reserved.unwrap_or(likely));
+    let [low, high] = [prediction.reserved_low_bytes, prediction.reserved_high_bytes];
+    let [low, high] = [low, high].map(|reserved| needed - likely + reserved.unwrap_or(likely));
+    // Beside what the allocator holds lies the context alone.
+    let context = (
+        prediction.context_low_bytes,
+        prediction.context_bytes,
+        prediction.context_high_bytes,
+    );
+    let [less, more] = match context {
+        (Some(low), Some(likely), Some(high)) => [likely - low, high - likely],
+        _ => [0, 0],
+    };
+    let prediction = with_context_reason(prediction);
     Prediction {
         verdict: budget_bytes.map(verdict),
         budget_bytes,
         needed_bytes: needed,
-        needed_low_bytes: moved(prediction.reserved_low_bytes),
-        needed_high_bytes: moved(prediction.reserved_high_bytes),
+        needed_low_bytes: Some(low - less),
+        needed_high_bytes: Some(high + more),
         ..prediction
     }
+}
+
+/// A prediction whose range has the reason that the context is not known, if it is not.
+fn with_context_reason(mut prediction: Prediction) -> Prediction {
+    if prediction.context_low_bytes < prediction.context_high_bytes {
+        let reason = "CUDA context, which is an estimate for this GPU";
+        prediction.range_reason = Some(match prediction.range_reason {
+            Some(known) => format!("{known}; by the {reason}"),
+            None => reason.to_owned(),
+        });
+    }
+    prediction
 }
 
 /// A prediction with the figures of an account.

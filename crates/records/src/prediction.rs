@@ -140,14 +140,9 @@ impl Prediction {
         (past > 0).then_some(past)
     }
 
-    /// The least and the most that may be needed: the range, and that of the CUDA context.
+    /// The least and the most that may be needed.
     pub fn possible_bytes(&self) -> [u64; 2] {
-        let low = self.needed_low_bytes.unwrap_or(self.needed_bytes);
-        let high = self.needed_high_bytes.unwrap_or(self.needed_bytes);
-        match (self.context_bytes, self.context_low_bytes, self.context_high_bytes) {
-            (Some(likely), Some(least), Some(most)) => [low - (likely - least), high + (most - likely)],
-            _ => [low, high],
-        }
+        [self.needed_low_bytes, self.needed_high_bytes].map(|bytes| bytes.unwrap_or(self.needed_bytes))
     }
 
     /// The judgement on the budget if `headroom` bytes of it are to stay free; `None` without a budget.
@@ -155,14 +150,7 @@ impl Prediction {
         if self.past_host_budget().is_some() {
             return Some(Judgement::DoesNotFit);
         }
-        let budget = self.budget_bytes?;
-        let [low, high] = self.possible_bytes();
-        Some(match () {
-            () if low > budget => Judgement::DoesNotFit,
-            () if high > budget => Judgement::MayNotFit,
-            () if high.saturating_add(headroom) > budget => Judgement::Tight,
-            () => Judgement::Fits,
-        })
+        Some(Judgement::of(self.possible_bytes(), self.budget_bytes?, headroom))
     }
 
     /// True if what is likely needed is past a budget, whatever else may be.
@@ -235,6 +223,16 @@ pub enum Judgement {
 }
 
 impl Judgement {
+    /// The judgement on what is needed at least and at most, of a budget of which `headroom` bytes are to stay free.
+    pub fn of([low, high]: [u64; 2], budget: u64, headroom: u64) -> Self {
+        match () {
+            () if low > budget => Self::DoesNotFit,
+            () if high > budget => Self::MayNotFit,
+            () if high.saturating_add(headroom) > budget => Self::Tight,
+            () => Self::Fits,
+        }
+    }
+
     /// The words, such as `does not fit`.
     pub fn words(self) -> &'static str {
         match self {

@@ -15,6 +15,7 @@ use super::axes::axes;
 use super::entry::entries;
 use super::error::ReportError;
 use super::group::groups;
+use super::outcomes::{self, Agreement, ComparedOutcome};
 use super::published::{self, ComparedFigure};
 use super::template::Template;
 use super::{figures, filters, markdown};
@@ -72,6 +73,33 @@ pub struct Row {
     pub note: Option<String>,
 }
 
+/// A published outcome and the plan's verdict.
+#[derive(Debug, Serialize)]
+pub struct OutcomeRow {
+    /// The study's name.
+    pub study: String,
+    /// The cell by what varies in its study.
+    pub label: String,
+    /// The cell's id.
+    pub cell_id: String,
+    /// The section of the page that it would belong to as a figure.
+    pub section: Section,
+    /// The source's name for the run.
+    pub name: Option<String>,
+    /// `fits` or `out of memory`.
+    pub published: &'static str,
+    /// `fits`, `may not fit` or `does not fit`.
+    pub predicted: Option<&'static str>,
+    /// The part of the budget that is needed.
+    pub share: Option<f64>,
+    /// The comparison.
+    pub agreement: Agreement,
+    /// Number in [`Accuracy::sources`], from 1.
+    pub source: usize,
+    /// The spec's note on it.
+    pub note: Option<String>,
+}
+
 /// A predicted range, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Range {
@@ -126,8 +154,8 @@ impl Section {
         Self::OurTrainer,
     ];
 
-    fn of(figure: &ComparedFigure) -> Self {
-        match (figure.group.stack(), figure.evidence) {
+    fn of(stack: Stack, evidence: Evidence) -> Self {
+        match (stack, evidence) {
             (Stack::Candle, _) => Self::OurTrainer,
             (Stack::Torch, Evidence::HeldOut) => Self::HeldOut,
             (Stack::Torch, Evidence::Seen) => Self::Seen,
@@ -205,6 +233,8 @@ pub struct Accuracy {
     in_range: Option<InRange>,
     /// The worst first; rows without a prediction last.
     pub rows: Vec<Row>,
+    /// Published outcomes of plans, those that are not as predicted first.
+    pub outcomes: Vec<OutcomeRow>,
     /// The sources of the figures, each once.
     pub sources: Vec<String>,
     studies: Vec<Named>,
@@ -221,9 +251,14 @@ impl Accuracy {
             let rows = entries(&study.cells)?;
             let about = figures::write_all(&study.about, &rows)?;
             let axes = axes(&rows, &about.axes);
-            for figure in published::compare(&about.published, &groups(&rows, &axes)) {
+            let groups = groups(&rows, &axes);
+            for figure in published::compare(&about.published, &groups) {
                 let row = accuracy.row(&about.name, figure);
                 accuracy.rows.push(row);
+            }
+            for outcome in outcomes::compare(&about.published, &groups) {
+                let row = accuracy.outcome(&about.name, outcome);
+                accuracy.outcomes.push(row);
             }
             accuracy.studies.push(Named {
                 name: about.name,
@@ -236,6 +271,13 @@ impl Accuracy {
             .filter_map(|section| part(section, &accuracy.rows))
             .collect();
         accuracy.in_range = InRange::of(accuracy.rows.iter().filter_map(|row| row.range));
+        let is_other = |row: &OutcomeRow| match row.agreement {
+            Agreement::Other => 0,
+            Agreement::Undecided => 1,
+            Agreement::Missing => 2,
+            Agreement::Same => 3,
+        };
+        accuracy.outcomes.sort_by_key(is_other);
         let distance = |row: &Row| row.error.map_or(-1.0, f64::abs);
         accuracy.rows.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
         Ok(accuracy)
@@ -257,16 +299,38 @@ impl Accuracy {
         Ok(markdown::tidy(&page))
     }
 
-    fn row(&mut self, study: &str, figure: ComparedFigure) -> Row {
-        let known = self.sources.iter().position(|source| *source == figure.source);
-        let source = known.unwrap_or_else(|| {
-            self.sources.push(figure.source.clone());
+    /// The number of a source, from 1.
+    fn source(&mut self, source: &str) -> usize {
+        let known = self.sources.iter().position(|known| *known == source);
+        let index = known.unwrap_or_else(|| {
+            self.sources.push(source.to_owned());
             self.sources.len() - 1
         });
+        index + 1
+    }
+
+    fn outcome(&mut self, study: &str, outcome: ComparedOutcome) -> OutcomeRow {
+        OutcomeRow {
+            study: study.to_owned(),
+            label: outcome.group.label.clone(),
+            cell_id: outcome.group.cells[0].text("cell_id").unwrap_or_default().to_owned(),
+            section: Section::of(outcome.group.stack(), outcome.evidence),
+            source: self.source(&outcome.source),
+            name: outcome.name,
+            published: outcome.published,
+            predicted: outcome.predicted,
+            share: outcome.share,
+            agreement: outcome.agreement,
+            note: outcome.note,
+        }
+    }
+
+    fn row(&mut self, study: &str, figure: ComparedFigure) -> Row {
+        let source = self.source(&figure.source);
         Row {
             study: study.to_owned(),
             label: figure.group.label.clone(),
-            section: Section::of(&figure),
+            section: Section::of(figure.group.stack(), figure.evidence),
             cell_id: figure.group.cells[0].text("cell_id").unwrap_or_default().to_owned(),
             error: error(&figure),
             range: range(&figure),
@@ -280,7 +344,7 @@ impl Accuracy {
             is_rounded: figure.is_rounded,
             published: figure.published,
             metric: figure.metric,
-            source: source + 1,
+            source,
             note: figure.note,
         }
     }

@@ -21,6 +21,7 @@ use super::group::{Group, compare_with_baseline, groups, mark_pareto};
 use super::ladder;
 use super::memory_unit::memory_unit;
 use super::methods::{self, HELD_OUT, Losses};
+use super::outcomes::{self, ComparedOutcome};
 use super::planned::planned;
 use super::profile_path::{self, ProfilePath, Twins};
 use super::published::{self, ComparedFigure};
@@ -44,6 +45,7 @@ pub(crate) struct Context {
     groups: Vec<Group>,
     losses: Losses,
     published: Vec<ComparedFigure>,
+    outcomes: Vec<ComparedOutcome>,
     claims: Vec<ClaimResult>,
     speeds: OnceLock<Speeds>,
     timelines: OnceLock<Vec<Timeline>>,
@@ -78,6 +80,7 @@ impl Context {
             mark_pareto(&mut groups, HELD_OUT);
         }
         let published = published::compare(&about.published, &groups);
+        let outcomes = outcomes::compare(&about.published, &groups);
         let purpose = if about.is_plan { Purpose::Plan } else { Purpose::Report };
         let claims = claims::judge(&about.claims, &groups, purpose)?;
         Ok(Self {
@@ -88,6 +91,7 @@ impl Context {
             groups,
             losses,
             published,
+            outcomes,
             claims,
             speeds: OnceLock::new(),
             timelines: OnceLock::new(),
@@ -160,6 +164,8 @@ impl Context {
             "planned" => serialised(about.is_plan.then(|| planned(cells)).flatten()),
             // Published figures, each compared with the measured one.
             "published" => serialised(&self.published),
+            // Published outcomes, each compared with the plan's verdict or the run's own.
+            "outcomes" => serialised(&self.outcomes),
             // The spec's claims with their verdicts.
             "claims" => serialised(&self.claims),
             // The cells that followed others out of memory.
@@ -220,6 +226,7 @@ impl Context {
             groups: &self.groups,
             axes: &self.axes,
             published: &self.published,
+            outcomes: &self.outcomes,
             claims: &self.claims,
             losses: &self.losses,
             speeds: self.speeds(),

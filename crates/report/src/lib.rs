@@ -28,6 +28,7 @@ pub mod markdown;
 mod memory_unit;
 mod methods;
 mod one_method;
+mod outcomes;
 mod planned;
 mod profile_path;
 mod published;

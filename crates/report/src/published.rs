@@ -84,21 +84,30 @@ pub(crate) struct ComparedFigure {
 
 /// Compares each figure with its group. A figure without a group in the frame is left out.
 pub(crate) fn compare(figures: &[PublishedFigure], groups: &[Group]) -> Vec<ComparedFigure> {
+    let figures = in_groups(figures, groups).filter(|(published, ..)| published.outcome.is_none());
+    figures
+        .map(|(published, group, source)| compare_one(published, group, source))
+        .collect()
+}
+
+/// What is published of groups in the frame: each with its group and the number of its source, from 1.
+pub(super) fn in_groups<'a>(
+    figures: &'a [PublishedFigure],
+    groups: &'a [Group],
+) -> impl Iterator<Item = (&'a Published, &'a Group, usize)> {
     let mut sources: Vec<&str> = Vec::new();
-    let mut compared = Vec::new();
-    for PublishedFigure { published, group_id } in figures {
-        let is_its = |group: &&Group| group.cells[0].text("group_id") == Some(group_id);
-        let Some(group) = groups.iter().find(is_its) else {
-            continue;
-        };
-        let number = sources.iter().position(|source| *source == published.source);
-        let number = number.unwrap_or_else(|| {
-            sources.push(&published.source);
-            sources.len() - 1
-        });
-        compared.push(compare_one(published, group, number + 1));
-    }
-    compared
+    figures
+        .iter()
+        .filter_map(move |PublishedFigure { published, group_id }| {
+            let is_its = |group: &&Group| group.cells[0].text("group_id") == Some(group_id);
+            let group = groups.iter().find(is_its)?;
+            let number = sources.iter().position(|source| *source == published.source);
+            let number = number.unwrap_or_else(|| {
+                sources.push(&published.source);
+                sources.len() - 1
+            });
+            Some((published, group, number + 1))
+        })
 }
 
 fn compare_one(published: &Published, group: &Group, source_number: usize) -> ComparedFigure {
@@ -107,19 +116,19 @@ fn compare_one(published: &Published, group: &Group, source_number: usize) -> Co
     let number = published.number();
     let is_planned = predicted.is_none() && group.status == PLANNED;
     let difference = measured.or(predicted).map(|stat| stat.mean - number);
-    let decimals = decimals(number / published.unit.factor(), published);
-    let last_digit = 0.1_f64.powi(published.decimals() as i32) * published.unit.factor();
+    let decimals = decimals(number / published.unit().factor(), published);
+    let last_digit = 0.1_f64.powi(published.decimals() as i32) * published.unit().factor();
     ComparedFigure {
         name: published.name.clone(),
         column: published.column.clone(),
         of: published.of.clone(),
         value: published.value.clone(),
-        unit: published.unit,
+        unit: published.unit(),
         decimals,
         is_rounded: published.decimals() > decimals,
         distance: difference.map_or(-1.0, |difference| (difference / number).abs()),
         metric: published.metric.map(Metric::name),
-        measured_metric: metric(&published.column, published.unit),
+        measured_metric: metric(&published.column, published.unit()),
         evidence: published.evidence,
         source: published.source.clone(),
         source_number,
@@ -143,7 +152,7 @@ fn decimals(number: f64, published: &Published) -> usize {
     const DIGITS: i32 = 5;
     let before_point = number.abs().max(1.0).log10() as i32 + 1;
     let most = usize::try_from(DIGITS - before_point).unwrap_or(0).min(3);
-    published.decimals().max(published.unit.decimals()).min(most)
+    published.decimals().max(published.unit().decimals()).min(most)
 }
 
 /// The figure's column, divided by another column for a share, over the cells that have it. Measurements of cells that
@@ -176,7 +185,8 @@ fn metric(column: &str, unit: Unit) -> Option<&'static str> {
 /// # Errors
 /// The first that does not, with its place in the spec.
 pub(crate) fn check(study: &Study) -> Result<(), SpecError> {
-    for (index, published) in study.published.iter().enumerate() {
+    let figures = study.published.iter().enumerate();
+    for (index, published) in figures.filter(|(_, published)| published.outcome.is_none()) {
         let wrong = |key: &str, mistake: Mistake| {
             let message = format!("published[{index}].{key}: {}", mistake.message);
             published.origin.error(key, message, mistake.help)
@@ -194,8 +204,8 @@ pub(crate) fn check(study: &Study) -> Result<(), SpecError> {
         } else {
             dimension(&published.column)
         };
-        if published.unit.dimension() != dimension {
-            let unit = quoted(published.unit.name());
+        if published.unit().dimension() != dimension {
+            let unit = quoted(published.unit().name());
             let mistake = Mistake::new(format!("{unit} is not a unit of {}", published.column));
             return Err(wrong(
                 "unit",

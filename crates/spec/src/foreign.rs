@@ -7,14 +7,19 @@ const NO_LOADER: &str = "leave it out: samples are tokenised before the training
 const NOT_PINNED: &str = "leave it out: no batch is copied from page-locked memory";
 const ONE_PROCESS: &str = "leave it out: one process trains, so no gradients are exchanged";
 const SEVERAL_GPUS: &str = "several GPUs are not planned yet: a plan is of one";
-const SAVED_ONCE: &str = "leave it out: the adapter is saved once, at the end";
+const DEEPSPEED: &str = "DeepSpeed is not planned yet: its flat buffers and float32 copies come on top, on one GPU too";
+const ONLY_SUPERVISED: &str =
+    "DPO, GRPO, reward models and other losses of preferences are not planned: supervised training alone is";
+const SAVED_ONCE: &str = "leave it out: our trainer saves the adapter once, at the end, and plans of PyTorch's stack have \
+                          the training's steps alone";
 const TEXT_COLUMN: &str = "write `data: {column: ...}`, or name the columns of prompts or of messages";
 const PACKED_AS_IS: &str =
     "leave it out: `packing: true` lays samples in rows without padding, and held-out samples are not packed";
-const EVALUATED_ONCE: &str = "leave it out: `eval_fraction` asks for the loss of held-out data, at the end";
+const EVALUATED_ONCE: &str = "leave it out: our trainer has `eval_fraction`, the loss of held-out data at the end, and \
+                              plans of PyTorch's stack have the training's steps alone";
 
 /// The keys, each with the help of its error.
-const FOREIGN: [(&str, &str); 67] = [
+const FOREIGN: [(&str, &str); 79] = [
     // Of TRL's SFTConfig.
     ("dataset_text_field", TEXT_COLUMN),
     (
@@ -124,9 +129,24 @@ const FOREIGN: [(&str, &str); 67] = [
     ("fsdp", SEVERAL_GPUS),
     ("fsdp_config", SEVERAL_GPUS),
     ("fsdp_version", SEVERAL_GPUS),
-    ("deepspeed", SEVERAL_GPUS),
-    ("deepspeed_config", SEVERAL_GPUS),
-    ("zero_stage", SEVERAL_GPUS),
+    ("deepspeed", DEEPSPEED),
+    ("deepspeed_config", DEEPSPEED),
+    ("zero_stage", DEEPSPEED),
+    ("loss_type", ONLY_SUPERVISED),
+    ("beta", ONLY_SUPERVISED),
+    ("rlhf_type", ONLY_SUPERVISED),
+    ("pref_beta", ONLY_SUPERVISED),
+    ("stage", ONLY_SUPERVISED),
+    ("trainer", ONLY_SUPERVISED),
+    (
+        "lora_head",
+        "adapters of the head are not planned; `modules_to_save: [lm_head]` trains it whole",
+    ),
+    ("cutoff_len", "write `max_seq_length`"),
+    ("model_max_length", "write `max_seq_length`"),
+    ("quantization_bit", "write `dtype: int4` or `int8`"),
+    ("double_quant", "write `bnb_4bit_use_double_quant`"),
+    ("quant_type", "write `bnb_4bit_quant_type`"),
     ("num_gpus", SEVERAL_GPUS),
     ("n_gpu", SEVERAL_GPUS),
     ("num_processes", SEVERAL_GPUS),
@@ -142,13 +162,10 @@ const FOREIGN: [(&str, &str); 67] = [
     ),
     (
         "torch_compile",
-        "leave it out: the kernels are compiled with the program",
+        "leave it out: our trainer's kernels are compiled with the program, and plans of PyTorch's stack are of eager mode",
     ),
     ("tf32", "leave it out: products of float32 are computed in float32"),
-    (
-        "per_device_eval_batch_size",
-        "leave it out: held-out samples are evaluated in micro-batches of `batch_size`",
-    ),
+    ("per_device_eval_batch_size", EVALUATED_ONCE),
     ("eval_strategy", EVALUATED_ONCE),
     ("evaluation_strategy", EVALUATED_ONCE),
     ("eval_steps", EVALUATED_ONCE),

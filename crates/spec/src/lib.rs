@@ -81,7 +81,7 @@ pub use on_oom::{OnOom, Rung};
 pub use origin::Origin;
 pub use overrides::Overrides;
 pub use prose::Prose;
-pub use published::{Evidence, Metric, Published};
+pub use published::{Evidence, LargestKey, Metric, Published, PublishedOutcome};
 pub use recipes::Recipe;
 pub use reference::{reference, values_of};
 pub use requires::{Made, Requirement};

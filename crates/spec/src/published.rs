@@ -1,4 +1,4 @@
-//! `published`: figures that somebody else published, to be compared with what is measured.
+//! `published`: figures and outcomes that somebody else published, to be compared with what is measured or predicted.
 
 use std::path::PathBuf;
 
@@ -11,14 +11,22 @@ use super::entry::Entry;
 use super::origin::Origin;
 use super::selection::Selection;
 
-/// A published figure. Like the description it is not part of a cell: a change takes effect with the next report.
+/// A published figure, or the outcome of a run. Like the description it is not part of a cell: a change takes effect with
+/// the next report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
     /// Its name in the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The column of the frame that it is compared with, such as `allocated_peak_bytes`.
+    /// What a run came to, in place of a figure: `fits` or `out_of_memory`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<PublishedOutcome>,
+    /// With `outcome: fits`: the key whose value is the largest that fitted, `max_seq_length`, `batch_size` or `rank`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest: Option<LargestKey>,
+    /// The column of the frame that a figure is compared with, such as `allocated_peak_bytes`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub column: String,
     /// A column that `column` is divided by, for a figure in `%` or `×`, such as `parameter_count`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,7 +40,8 @@ pub struct Published {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<PathBuf>,
     /// The unit of the number.
-    pub unit: Unit,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<Unit>,
     /// The memory that its source measured; `unstated` if the source does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,
@@ -57,6 +66,39 @@ pub struct Published {
     #[schemars(skip)]
     /// Where it was written.
     pub origin: Origin,
+}
+
+/// What a published run came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PublishedOutcome {
+    /// It had memory enough.
+    Fits,
+    /// It ran out of memory.
+    OutOfMemory,
+}
+
+/// A key of which a source says the largest value that fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LargestKey {
+    /// The longest sample.
+    MaxSeqLength,
+    /// The largest micro-batch.
+    BatchSize,
+    /// The largest rank.
+    Rank,
+}
+
+impl LargestKey {
+    /// The key.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MaxSeqLength => "max_seq_length",
+            Self::BatchSize => "batch_size",
+            Self::Rank => "rank",
+        }
+    }
 }
 
 /// The memory that a figure counts.
@@ -110,7 +152,13 @@ impl Published {
     /// The number in what the frame counts in: bytes, seconds, ones.
     pub fn number(&self) -> f64 {
         // Checked when it was read.
-        parse(&self.value).unwrap_or(f64::NAN) * self.unit.factor()
+        parse(&self.value).unwrap_or(f64::NAN) * self.unit().factor()
+    }
+
+    /// The unit of the number; an outcome has none.
+    pub fn unit(&self) -> Unit {
+        // Checked when it was read.
+        self.unit.unwrap_or(Unit::Count)
     }
 
     /// How many digits behind the point were published.
@@ -118,10 +166,38 @@ impl Published {
         self.value.split_once('.').map_or(0, |(_, decimals)| decimals.len())
     }
 
+    /// The keys of figures that an outcome has, and what it lacks.
+    fn check_outcome(&self) -> Option<(&'static str, Mistake)> {
+        let keys = [
+            ("column", !self.column.is_empty()),
+            ("of", self.of.is_some()),
+            ("value", !self.value.is_empty()),
+            ("values", self.values.is_some()),
+            ("unit", self.unit.is_some()),
+            ("metric", self.metric.is_some()),
+        ];
+        let (key, _) = keys.into_iter().find(|(_, is_given)| *is_given)?;
+        Some((
+            key,
+            Mistake::new("an outcome is no figure").help("make the figure an entry of its own"),
+        ))
+    }
+
+    /// What a figure lacks, or has without an outcome.
+    fn check_figure(&self) -> Option<(&'static str, Mistake)> {
+        let missing = |key: &str| Some(("", Mistake::new(format!("the key `{key}` is missing"))));
+        match (self.column.as_str(), self.unit) {
+            ("", _) => missing("column"),
+            (_, None) => missing("unit"),
+            _ if self.largest.is_some() => Some(("largest", Mistake::new("only `outcome: fits` has a largest value"))),
+            _ => self.check_unit(),
+        }
+    }
+
     /// The mistake in its unit together with `metric` and `of`.
     fn check_unit(&self) -> Option<(&'static str, Mistake)> {
         let wrong = |key, message: &str, help: &str| Some((key, Mistake::new(message).help(help)));
-        match (self.unit.dimension(), self.metric, &self.of) {
+        match (self.unit().dimension(), self.metric, &self.of) {
             (Dimension::Memory, None, _) => wrong(
                 "",
                 "the key `metric` is missing",
@@ -146,6 +222,14 @@ impl Entry for Published {
     const NEEDS_ONE: bool = true;
 
     fn check(&self) -> Vec<(String, Mistake)> {
+        let source = self.source.trim().is_empty();
+        let source = source.then(|| ("source", Mistake::new("a published figure needs its source")));
+        if let Some(outcome) = self.outcome {
+            let largest = self.largest.is_some() && outcome != PublishedOutcome::Fits;
+            let largest = largest.then(|| ("largest", Mistake::new("only `outcome: fits` has a largest value")));
+            let found = [self.check_outcome(), largest, source].into_iter().flatten();
+            return found.map(|(key, mistake)| (key.to_owned(), mistake)).collect();
+        }
         let missing = self.values.is_none() && self.value.is_empty();
         let missing = missing.then(|| ("", Mistake::new("the key `value` is missing")));
         let value = check_number(&self.value).filter(|_| !self.value.is_empty());
@@ -157,9 +241,9 @@ impl Entry for Published {
                 Mistake::new("the file has the values and their cells; leave `value` and `cell` out"),
             )
         });
-        let source = self.source.trim().is_empty();
-        let source = source.then(|| ("source", Mistake::new("a published figure needs its source")));
-        let found = [missing, value, both, source, self.check_unit()].into_iter().flatten();
+        let found = [missing, value, both, source, self.check_figure()]
+            .into_iter()
+            .flatten();
         found.map(|(key, mistake)| (key.to_owned(), mistake)).collect()
     }
 

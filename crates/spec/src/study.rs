@@ -180,7 +180,7 @@ impl StudyCell {
     }
 
     /// True if the cell has all of these values, or the spec has them for it.
-    pub(super) fn has(&self, selection: &Selection) -> bool {
+    pub fn has(&self, selection: &Selection) -> bool {
         selection::holds(selection, &self.cell) || !self.is_fallback() && selection::holds(selection, self.asked())
     }
 }

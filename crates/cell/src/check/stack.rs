@@ -151,10 +151,12 @@ impl Cell {
         if !self.has_optimizer() {
             let theirs: Vec<_> = Optimizer::of(Stack::Torch).map(Optimizer::name).collect();
             let message = format!(
-                "the torch stack cannot be planned with this yet; supported: {}",
+                "PyTorch's stack is not planned with {} yet; it is with {}",
+                self.optim.name(),
                 either(&theirs)
             );
-            found.add(Invalid::new("optim", message).with("stack").help("leave the key out"));
+            let help = "use one of these, or `stack: candle`, our trainer";
+            found.add(Invalid::new("optim", message).with("stack").help(help));
         }
         if self.trainable.is_some() && self.method().is_none() && self.dtype.is_quantised() {
             let message = "transformers' Trainer refuses quantised weights without adapters";

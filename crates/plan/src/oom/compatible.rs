@@ -21,23 +21,29 @@ const LENGTHS: [u64; 15] = [
 ];
 const BATCHES: [u64; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64];
 
-/// The tensors, those with the smallest batch first.
+/// The tensors: weights, then those of a step with the smallest batch first.
 pub fn compatible(message: &Message) -> Vec<Tensor> {
     let mut found: IndexMap<String, Vec<&'static str>> = IndexMap::new();
+    let mut compare = |preset: Preset, (what, count): (String, u64), formats: &[(&str, u64)]| {
+        for (format, width) in formats {
+            let size = block_size(count * width, &Divisions::default());
+            if message.tried.is(segment_size(size)) {
+                let models = found.entry(format!("{what} in {format}")).or_default();
+                models.push(preset.name());
+            }
+        }
+    };
+    let presets: Vec<_> = Preset::ALL.iter().map(|preset| (*preset, preset.config())).collect();
+    for (preset, config) in &presets {
+        for weight in weights(config) {
+            compare(*preset, weight, &[("float32", 4), ("16 bits", 2), ("8 bits", 1)]);
+        }
+    }
     for batch in BATCHES {
         for length in LENGTHS {
-            for preset in Preset::ALL {
-                let config = preset.config();
-                for (what, count) in tensors(&config, batch, length) {
-                    for (format, width) in [("float32", 4), ("16 bits", 2)] {
-                        let size = block_size(count * width, &Divisions::default());
-                        if message.tried.is(segment_size(size)) {
-                            found
-                                .entry(format!("{what} in {format}"))
-                                .or_default()
-                                .push(preset.name());
-                        }
-                    }
+            for (preset, config) in &presets {
+                for tensor in tensors(config, batch, length) {
+                    compare(*preset, tensor, &[("float32", 4), ("16 bits", 2)]);
                 }
             }
         }
@@ -46,6 +52,22 @@ pub fn compatible(message: &Message) -> Vec<Tensor> {
         .into_iter()
         .map(|(what, models)| Tensor { what, models })
         .collect()
+}
+
+/// The largest weights with their elements: loaded, dequantised, copied for a file, or their gradients.
+fn weights(config: &ModelConfig) -> Vec<(String, u64)> {
+    let [hidden, inner, vocabulary] =
+        [config.hidden_size, config.intermediate_size, config.vocab_size].map(|size| size as u64);
+    vec![
+        (
+            format!("a weight of the feed-forward layer, {hidden} × {inner}"),
+            hidden * inner,
+        ),
+        (
+            format!("the embeddings or the head, {vocabulary} × {hidden}"),
+            vocabulary * hidden,
+        ),
+    ]
 }
 
 /// The large tensors of a step with their elements.
@@ -84,6 +106,12 @@ mod tests {
         assert!(
             logits.is_some_and(|tensor| tensor.models.contains(&"llama-3.1-8b")),
             "{found:?}"
+        );
+        // LLaMA 65B's, dequantised to float32.
+        let weight = compatible(&Message::read("Tried to allocate 688.00 MiB").unwrap());
+        assert!(
+            weight[0].what.contains("8192 × 22016 in float32") && weight[0].models == ["llama-65b"],
+            "{weight:?}"
         );
         let odd = Message::read("Tried to allocate 1.23 KiB").unwrap();
         assert!(compatible(&odd).is_empty());

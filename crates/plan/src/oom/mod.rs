@@ -5,7 +5,7 @@ mod compatible;
 mod message;
 mod moment;
 
-use cell::Cell;
+use cell::{Cell, Dtype};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
@@ -43,8 +43,6 @@ fn settings(cell: &Cell) -> Vec<(&'static str, Value)> {
         ("gradient_checkpointing", json!("none")),
         ("gradient_checkpointing", json!("full")),
         ("autocast", json!("none")),
-        ("autocast", json!("bfloat16")),
-        ("autocast", json!("float16")),
         ("adapter_dtype", json!("bfloat16")),
         ("adapter_dtype", json!("float32")),
         ("optim", json!("adamw")),
@@ -53,6 +51,10 @@ fn settings(cell: &Cell) -> Vec<(&'static str, Value)> {
         ("torch.keep_outputs", json!("none")),
         ("torch.keep_outputs", json!("next_forward")),
     ];
+    // Weights in 16 bits are trained with autocast to their own format.
+    let autocasts = [("bfloat16", Dtype::Float16), ("float16", Dtype::Bfloat16)];
+    let autocasts = autocasts.into_iter().filter(|(_, other)| cell.dtype != *other);
+    settings.extend(autocasts.map(|(autocast, _)| ("autocast", json!(autocast))));
     let releases = ["4.37.2", "4.44.2", "4.46.3", "4.55.4", "5.0.0"];
     settings.extend(releases.map(|release| ("torch.transformers_version", json!(release))));
     let batches = [1, 2, 4, 8, 16, 32].map(|batch| ("batch_size", json!(batch)));

@@ -9,6 +9,7 @@ use super::evidence::Evidence;
 use super::figures::Figures;
 use super::sentence::Sentence;
 use crate::markdown::line_code as code;
+use crate::outcomes::{Agreement, ComparedOutcome};
 use crate::published::ComparedFigure;
 
 /// Smaller relative differences read as zero.
@@ -58,6 +59,75 @@ pub(super) fn sentence(evidence: &Evidence<'_>, figures: Figures) -> Option<Sent
     let text = format!("{subject} differ from published figures: {}.", parts.join("; "));
     let groups = columns.values().flatten().map(|(figure, _)| &figure.group);
     Some(Sentence::about(text, figures, groups))
+}
+
+/// The most outcomes that are named.
+const MOST_OUTCOMES: usize = 3;
+
+/// How many published outcomes are as measured or predicted, and which are not.
+pub(super) fn of_outcomes(evidence: &Evidence<'_>, figures: Figures) -> Option<Sentence> {
+    let (ours, word) = match figures {
+        Figures::Measured => ("measured", "ended"),
+        Figures::Predicted => ("predicted", "is predicted"),
+    };
+    let of_figures = |outcome: &&ComparedOutcome| match figures {
+        Figures::Measured => outcome.measured.is_some(),
+        Figures::Predicted => outcome.measured.is_none() && outcome.predicted.is_some(),
+    };
+    let compared: Vec<&ComparedOutcome> = evidence.outcomes.iter().filter(of_figures).collect();
+    if compared.is_empty() {
+        return None;
+    }
+    let with = |agreement: Agreement| {
+        let outcomes = compared.iter().copied();
+        outcomes
+            .filter(|outcome| outcome.agreement == agreement)
+            .collect::<Vec<_>>()
+    };
+    let named = |outcomes: &[&ComparedOutcome]| {
+        let names = outcomes.iter().take(MOST_OUTCOMES);
+        let mut names: Vec<String> = names.map(|outcome| evidence.name(&outcome.group)).collect();
+        if outcomes.len() > MOST_OUTCOMES {
+            names.push(format!("{} more", outcomes.len() - MOST_OUTCOMES));
+        }
+        names.join(", ")
+    };
+    let (same, undecided, other) = (
+        with(Agreement::Same),
+        with(Agreement::Undecided),
+        with(Agreement::Other),
+    );
+    let mut text = match same.len() == compared.len() {
+        true if compared.len() == 1 => format!("The published outcome is as {ours}"),
+        true => format!("All {} published outcomes are as {ours}", compared.len()),
+        false => format!("{} of {} published outcomes are as {ours}", same.len(), compared.len()),
+    };
+    if !undecided.is_empty() {
+        let count = undecided.len();
+        let may = if count == 1 {
+            "may be either"
+        } else {
+            "may each be either"
+        };
+        text += &format!("; {count} {may} ({})", named(&undecided));
+    }
+    text.push('.');
+    for outcome in other.iter().take(MOST_OUTCOMES) {
+        let came = outcome.measured.or(outcome.predicted).unwrap_or_default();
+        let share = outcome
+            .share
+            .map_or_else(String::new, |share| format!(" ({})", percent(share.into())));
+        text += &format!(
+            " {} {word} as \"{came}\"{share}, and was published as \"{}\".",
+            evidence.name(&outcome.group),
+            outcome.published
+        );
+    }
+    Some(Sentence::about(
+        text,
+        figures,
+        compared.iter().map(|outcome| &outcome.group),
+    ))
 }
 
 /// The difference with the largest size.

@@ -46,7 +46,8 @@ fn comparison(evidence: &Evidence<'_>) -> Vec<Sentence> {
         return predicted;
     }
     let figures = Figures::Measured;
-    let mut sentences = costs(evidence, figures);
+    let mut sentences: Vec<(u8, Sentence)> = important(agreement::of_outcomes(evidence, figures)).collect();
+    sentences.extend(costs(evidence, figures));
     sentences.extend(ranked(held_out::sentences(evidence), 1));
     sentences.extend(important(price::sentence(evidence)));
     sentences.extend(important(failures::sentence(evidence)));
@@ -56,7 +57,8 @@ fn comparison(evidence: &Evidence<'_>) -> Vec<Sentence> {
 
 fn plan(evidence: &Evidence<'_>) -> Vec<Sentence> {
     let figures = Figures::Predicted;
-    let mut sentences: Vec<(u8, Sentence)> = important(fits::sentence(evidence)).collect();
+    let mut sentences: Vec<(u8, Sentence)> = important(agreement::of_outcomes(evidence, figures)).collect();
+    sentences.extend(important(fits::sentence(evidence)));
     sentences.extend(costs(evidence, figures));
     sentences.extend(important(agreement::sentence(evidence, figures)));
     most_important(sentences)

@@ -6,6 +6,7 @@ use super::naming;
 use crate::claims::ClaimResult;
 use crate::group::Group;
 use crate::methods::Losses;
+use crate::outcomes::ComparedOutcome;
 use crate::profile_path::{ProfilePath, Twins};
 use crate::published::ComparedFigure;
 use crate::speeds::Speeds;
@@ -19,6 +20,8 @@ pub(crate) struct Evidence<'a> {
     pub axes: &'a [String],
     /// Published figures, each compared with the measured or the predicted one.
     pub published: &'a [ComparedFigure],
+    /// Published outcomes, each compared with the run's or the plan's.
+    pub outcomes: &'a [ComparedOutcome],
     /// The spec's claims with their verdicts.
     pub claims: &'a [ClaimResult],
     /// The judgement on the losses.

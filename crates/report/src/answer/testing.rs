@@ -71,6 +71,7 @@ pub(super) fn answers_beside(cells: &[Entry], axes: &[&str], published: &[Compar
         groups: &groups,
         axes: &axes,
         published,
+        outcomes: &[],
         claims: &[],
         losses: &losses(&groups),
         speeds: &speeds(&groups),
