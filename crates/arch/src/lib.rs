@@ -35,6 +35,6 @@ pub use locate::{Location, locate, open};
 pub use module::{Bias, Kind, Module, Size};
 pub use name::{ModuleName, WeightName};
 pub use presets::Preset;
-pub use releases::{FullMasks, Releases};
+pub use releases::{Gap, Releases};
 pub use rope::{Llama3Scaling, LongRopeScaling, Rope, RopeScaling};
 pub use weights::{Init, WeightSpec};

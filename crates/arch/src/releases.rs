@@ -18,17 +18,27 @@ pub struct Releases {
     /// flash_attention_2 is given keys and values repeated for the queries that share them: `repeat_kv` in
     /// `MistralFlashAttention2.forward` and its like.
     pub repeated_flash_heads_until: u32,
-    /// Releases that make a causal mask of all positions for every batch, which has not been studied.
-    pub full_masks: Option<FullMasks>,
+    /// The family's first code, Llama's of 4.28 to 4.30: scores are clamped at the lowest number (`torch.max` in
+    /// `LlamaAttention.forward`), logits stay in the model's format, an RMSNorm multiplies by its weight before it casts
+    /// back, the cosines and sines of all positions are float32, and no queries share keys and values.
+    pub first_code_until: u32,
+    /// The first release with `sdpa`: `LLAMA_ATTENTION_CLASSES` in `modeling_llama.py` and its like.
+    pub sdpa_from: u32,
+    /// The first release whose blocks can be checkpointed.
+    pub checkpointing_from: u32,
+    /// Releases that have not been studied.
+    pub gap: Option<Gap>,
 }
 
-/// Releases of transformers 4 that make a causal mask of all positions.
+/// Releases of transformers 4 that have not been studied, between others.
 #[derive(Debug, Clone, Copy)]
-pub struct FullMasks {
+pub struct Gap {
     /// The minor number of the first.
     pub from: u32,
-    /// That of the first without.
+    /// That of the first behind them.
     pub until: u32,
+    /// What they do differently: `the causal mask`.
+    pub what: &'static str,
     /// The nearest releases that have been studied.
     pub nearest: [&'static str; 2],
 }
@@ -42,6 +52,22 @@ impl Releases {
         taken_out_angles_until: 0,
         float32_logits_until: 46,
         repeated_flash_heads_until: 48,
-        full_masks: None,
+        first_code_until: 0,
+        sdpa_from: 0,
+        checkpointing_from: 0,
+        gap: None,
+    };
+
+    /// Of an encoder that has been studied as it was before it had `sdpa`, and from 5.0 on.
+    pub(super) const ENCODER: Self = Self {
+        oldest: 30,
+        sdpa_from: 58,
+        gap: Some(Gap {
+            from: 38,
+            until: 58,
+            what: "the attention",
+            nearest: ["4.37.2", "5.0.0"],
+        }),
+        ..Self::SINCE_4_48
     };
 }

@@ -70,7 +70,7 @@ impl Tape {
             },
             reached: false,
             module: self.module(),
-            unseen: Slot::EMPTY,
+            unseen: [Slot::EMPTY; 2],
             gradients: [Slot::EMPTY; 2],
         };
         for (index, input) in inputs.iter().enumerate() {
@@ -112,7 +112,9 @@ impl Tape {
         }
         let slots = &mut graph.slots;
         let nodes = graph.nodes.drain(extent.nodes..);
-        let contexts = nodes.filter_map(|mut node| slots.take(&mut node.unseen));
+        let contexts = nodes
+            .flat_map(|node| node.unseen)
+            .filter_map(|mut slot| slots.take(&mut slot));
         let leaves = graph.leaves.drain(extent.leaves..);
         let leaves = leaves.flat_map(|leaf| [leaf.tensor, leaf.grad, leaf.buffer]).flatten();
         contexts.chain(leaves).map(|view| self.tensor(view)).collect()
@@ -146,8 +148,8 @@ impl<'t> Recorder<'t> {
         }
     }
 
-    /// Keeps `tensor` with the node itself, as a Python function's context does: checkpointing does not see it. The
-    /// nodes of a recomputation go when it is over.
+    /// Keeps `tensor` with the node itself, as a Python function's context does: checkpointing does not see it. There may
+    /// be two. The nodes of a recomputation go when it is over.
     pub(super) fn keep_unseen(&mut self, tensor: &Tensor<'t>) {
         if self.node.is_none() && !self.unrecorded {
             return;
@@ -155,7 +157,11 @@ impl<'t> Recorder<'t> {
         self.tape.label_saved(tensor.view.storage);
         let (graph, view) = (&mut *self.tape.graph.borrow_mut(), tensor.clone().into_view());
         match &mut self.node {
-            Some(node) => node.unseen = graph.slots.put(view),
+            Some(node) => {
+                let [first, second] = &mut node.unseen;
+                let slot = if *first == Slot::EMPTY { first } else { second };
+                *slot = graph.slots.put(view);
+            }
             None => graph.recomputed.push(view),
         }
     }

@@ -1,8 +1,11 @@
 //! bitsandbytes' linear layers: packed weights that are dequantised for every product.
 
+use std::cell::{Cell, RefCell};
+
 use trace::Category;
 
 use super::dtype::Dtype;
+use super::layout::Layout;
 use super::tape::Tape;
 use super::tape::Tensor;
 use super::tape::{Backward, Gradients};
@@ -32,10 +35,20 @@ pub(super) struct FourBit<'t> {
 
 /// An 8-bit weight with the scale of each row.
 pub(super) struct EightBit<'t> {
-    weight: Tensor<'t>,
+    /// By rows, or in tiles once a release that has them has made a product.
+    weight: RefCell<Tensor<'t>>,
+    is_tiled: Cell<bool>,
+    out_features: u32,
+    in_features: u32,
     _scales: Tensor<'t>,
     finds_outliers: bool,
+    release: Bitsandbytes,
 }
+
+/// Rows and columns of a tile of 8-bit numbers (`col_ampere`, `col32`).
+const TILE: u32 = 32;
+/// Rows and columns that one block of threads looks for outliers in (`get_colrow_absmax`).
+const COUNTED: [u32; 2] = [16, 256];
 
 impl Tape {
     fn parameter_bytes(&self, bytes: u64) -> Tensor<'_> {
@@ -74,23 +87,39 @@ impl Tape {
             blocks: (block, double_quant),
             nested_scales: if double_quant { blocks } else { 0 },
             compute,
-            source: weight.dtype(),
+            source: match release.quantises_float16 {
+                true => Dtype::Float16,
+                false => weight.dtype(),
+            },
             release,
         }
     }
 
     /// Quantises a weight that is on the GPU to 8 bits by rows, which releases it. `Bnb8bitQuantize.convert` in
     /// `integrations/bitsandbytes.py` takes it to the CPU and back, where it is made float16, while the first is still
-    /// there.
-    pub(super) fn eight_bit<'t>(&'t self, weight: Tensor<'t>, finds_outliers: bool) -> EightBit<'t> {
-        let source = weight.like(Dtype::Float16);
+    /// there; releases with tiles are given float16, and quantise it by columns as well (`Int8Params.cuda`).
+    pub(super) fn eight_bit<'t>(
+        &'t self,
+        weight: Tensor<'t>,
+        finds_outliers: bool,
+        release: Bitsandbytes,
+    ) -> EightBit<'t> {
+        let beside = match release.has_tiled_int8 {
+            true => weight.like(Dtype::Int8),
+            false => weight.like(Dtype::Float16),
+        };
         let scales = self.parameter_bytes(u64::from(weight.dims()[0]) * 4);
         let quantised = self.empty_as(weight.view.layout, Dtype::Int8, Category::Parameter);
-        drop((source, weight));
+        let [out_features, in_features] = [0, 1].map(|axis| weight.dims()[axis]);
+        drop((beside, weight));
         EightBit {
-            weight: quantised,
+            weight: RefCell::new(quantised),
+            is_tiled: Cell::new(false),
+            out_features,
+            in_features,
             _scales: scales,
             finds_outliers,
+            release,
         }
     }
 }
@@ -203,21 +232,107 @@ fn float32_scales(tape: &Tape, count: u64) -> Option<Tensor<'_>> {
 }
 
 impl<'t> EightBit<'t> {
+    /// Rows and columns of the weight.
+    fn dims(&self) -> [u32; 2] {
+        [self.out_features, self.in_features]
+    }
+
     /// `int8_vectorwise_dequant` of the weight.
     pub(super) fn dequantised(&self, tape: &'t Tape) -> Tensor<'t> {
-        let scaled = tape.empty(self.weight.dims(), Dtype::Float32);
-        let weight = tape.empty(self.weight.dims(), Dtype::Float32);
+        let scaled = tape.empty(&self.dims(), Dtype::Float32);
+        let weight = tape.empty(&self.dims(), Dtype::Float32);
         drop(scaled);
         weight
     }
 
     /// This layer with another weight, which is quantised.
     pub(super) fn quantised_again(&self, weight: Tensor<'t>) -> Self {
-        weight.tape.eight_bit(weight, self.finds_outliers)
+        weight.tape.eight_bit(weight, self.finds_outliers, self.release)
     }
 
     /// `Linear8bitLt.forward`, no column of whose input has an outlier.
     pub(super) fn forward(&self, input: &Tensor<'t>, bias: Option<&Tensor<'t>>) -> Tensor<'t> {
+        match self.release.has_tiled_int8 {
+            true => self.tiled_product(input, bias),
+            false => self.product(input, bias),
+        }
+    }
+
+    /// The product of releases with tiles.
+    fn tiled_product(&self, input: &Tensor<'t>, bias: Option<&Tensor<'t>>) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let tape = backward.tape;
+            let [(input, dtype), (weight, _), ..] = backward.attributes.inputs;
+            let bias = backward.bias_gradient(grad);
+            if !backward.needs[0] {
+                return [None, None, bias, None];
+            }
+            let flat = grad.reshaped(&grad.rows_and_width());
+            let [rows, width] = flat.rows_and_width();
+            let half = flat.to(Dtype::Float16);
+            let scales = [rows, width].map(|count| tape.empty(&[count], Dtype::Float32));
+            let quantised = [0, 1].map(|_| tape.empty(&[rows, width], Dtype::Int8));
+            drop(half);
+            // `undo_layout` in `autograd/_functions.py`.
+            let untiled = tape.empty(&weight, Dtype::Int8);
+            let rows = tape.empty(&weight, Dtype::Int8);
+            drop(untiled);
+            let dequantised = tape.empty(&weight, dtype);
+            drop(rows);
+            let this = tape.empty(&input, dtype);
+            drop((dequantised, quantised, scales));
+            [Some(this), None, bias, None]
+        }
+        let tape = input.tape;
+        let [rows, width] = input.rows_and_width();
+        let frozen = self.weight.borrow().clone();
+        let record = match bias {
+            Some(bias) => tape.record(&[input, &frozen, bias], derivative),
+            None => tape.record(&[input, &frozen], derivative),
+        };
+        let mut record = record.argument(1, &self.dims(), Dtype::Int8);
+        let half = input.to(Dtype::Float16).detach();
+        let scales = [rows, width].map(|count| tape.empty(&[count], Dtype::Float32));
+        let counts = self.finds_outliers.then(|| {
+            let [in_rows, in_columns] = COUNTED;
+            let blocks = rows.next_multiple_of(in_rows) * width.div_ceil(in_columns);
+            tape.empty(&[blocks + 1], Dtype::Int32)
+        });
+        let transposed = tape.empty(&[rows, width], Dtype::Int8);
+        let quantised = tape.empty(&[rows, width], Dtype::Int8);
+        drop((counts, half));
+        // They take the place of the rows when the product is made.
+        let tiles = (!self.is_tiled.replace(true)).then(|| {
+            let layout = Layout::contiguous(&self.dims().map(|dim| dim.next_multiple_of(TILE)));
+            tape.empty_as(layout, Dtype::Int8, Category::Parameter)
+        });
+        let tiled = tape.empty(&[rows, width.next_multiple_of(TILE)], Dtype::Int8);
+        let sums = tape.empty(&[rows, self.out_features.next_multiple_of(TILE)], Dtype::Int32);
+        let half = tape.empty(&[rows, self.out_features], Dtype::Float16);
+        let cast = half.to(input.dtype()).detach();
+        drop(half);
+        // What has a batch and a length is cloned.
+        let output = match input.dims().len() {
+            3 => cast.like(cast.dtype()),
+            _ => cast.clone(),
+        };
+        drop((cast, sums, tiled, quantised, scales));
+        if input.requires_grad() {
+            record.keep_unseen(&transposed);
+            if self.release.keeps_int8_inputs {
+                record.keep_unseen(input);
+            }
+        }
+        drop(transposed);
+        if let Some(tiles) = tiles {
+            drop(self.weight.replace(tiles));
+        }
+        drop(frozen);
+        record.finish(output.reshaped(&input.view.layout.dims.with_last(self.out_features)))
+    }
+
+    /// The product of releases without tiles.
+    fn product(&self, input: &Tensor<'t>, bias: Option<&Tensor<'t>>) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let tape = backward.tape;
             let [(input, dtype), (weight, _), ..] = backward.attributes.inputs;
@@ -235,12 +350,13 @@ impl<'t> EightBit<'t> {
             [Some(this), None, bias, None]
         }
         let tape = input.tape;
+        let weight = self.weight.borrow().clone();
         let mut record = match bias {
-            Some(bias) => tape.record(&[input, &self.weight, bias], derivative),
-            None => tape.record(&[input, &self.weight], derivative),
+            Some(bias) => tape.record(&[input, &weight, bias], derivative),
+            None => tape.record(&[input, &weight], derivative),
         };
         let [rows, width] = input.rows_and_width();
-        let out_features = self.weight.dims()[0];
+        let out_features = self.out_features;
         let half = input.to(Dtype::Float16).detach();
         let row_scales = tape.empty(&[rows], Dtype::Float32);
         let quantised = tape.empty(&[rows, width], Dtype::Int8);

@@ -187,6 +187,11 @@ impl Configuration {
         adapter.is_some_and(|adapter| adapter.lora_fa == LoraATraining::Unstepped)
     }
 
+    /// True if the first product with a weight makes tiles of it.
+    pub(super) fn tiles_weights(&self) -> bool {
+        self.dtype == options::Dtype::Int8 && self.bitsandbytes.has_tiled_int8
+    }
+
     /// True if a step leaves nothing that the next one releases or adds to, so that its events can be repeated.
     pub(super) fn steps_end_clean(&self) -> bool {
         self.outputs != OutputLifetime::NextForward

@@ -50,8 +50,8 @@ pub(super) struct Node<D> {
     pub(super) saved: Saved,
     pub(super) reached: bool,
     pub(super) module: u32,
-    /// The tensor of its context: checkpointing does not see it, and it lives as long as the node.
-    pub(super) unseen: Slot,
+    /// The tensors of its context: checkpointing does not see them, and they live as long as the node.
+    pub(super) unseen: [Slot; 2],
     /// The input buffer, of each output.
     pub(super) gradients: [Slot; 2],
 }

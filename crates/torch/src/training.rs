@@ -86,7 +86,9 @@ fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[Step
                 _ => {
                     let begin = tape.written();
                     training.step(micros);
-                    last = Some((micros, begin..tape.written()));
+                    // The first step may put tiles in the place of weights, which none after it does.
+                    let repeats = number > 1 || !configuration.tiles_weights();
+                    last = repeats.then(|| (micros, begin..tape.written()));
                 }
             }
             if let Some(generation) = configuration.generation.as_ref().filter(|_| generates) {

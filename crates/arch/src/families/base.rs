@@ -6,6 +6,7 @@ use crate::description::{Build, Defaults, Description, Fixed, WeightlessLeaves, 
 use crate::module::Bias::{Attention, Mlp};
 use crate::module::Size::{Hidden, Intermediate, Keys, Queries, Vocabulary};
 use crate::module::{embedding, linear, rms_norm, token_head};
+use crate::releases::Releases;
 
 /// A decoder with Llama's modules and sizes. It has no name, and nothing is known of PEFT's choices or older releases.
 pub(super) const DECODER: Description = Description {
@@ -90,6 +91,7 @@ pub(super) const ENCODER: Description = Description {
         head: &[],
     },
     built_as: None,
+    releases: Some(Releases::ENCODER),
     fixed: &[],
     defaults: Defaults {
         vocab_size: 30_522,

@@ -5,10 +5,15 @@ use crate::description::{Build, Defaults, Description, Fixed, WeightlessLeaves};
 use crate::module::Bias::Always;
 use crate::module::Size::{Hidden, Intermediate, Labels, Positions, Vocabulary};
 use crate::module::{classifier, embedding, layer_norm, linear, padded_embedding};
+use crate::releases::Releases;
 
 pub(crate) const FAMILY: Description = Description {
     model_type: "distilbert",
     class: "DistilBert",
+    releases: Some(Releases {
+        checkpointing_from: 31,
+        ..Releases::ENCODER
+    }),
     prefix: "distilbert.",
     blocks: "distilbert.transformer.layer",
     embeddings: &[

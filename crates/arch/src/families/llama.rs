@@ -3,7 +3,7 @@
 use super::base::DECODER;
 use crate::description::Description;
 use crate::ia3::KEYS_AND_VALUES;
-use crate::releases::{FullMasks, Releases};
+use crate::releases::{Gap, Releases};
 
 pub(crate) const FAMILY: Description = Description {
     model_type: "llama",
@@ -12,14 +12,18 @@ pub(crate) const FAMILY: Description = Description {
     tuned_norms: Some(&["input_layernorm", "post_attention_layernorm", "norm"]),
     returns_cache: true,
     releases: Some(Releases {
-        oldest: 37,
+        oldest: 30,
         own_angles_until: 43,
         kept_angles_until: 41,
         taken_out_angles_until: 38,
         repeated_flash_heads_until: 0,
-        full_masks: Some(FullMasks {
+        first_code_until: 31,
+        sdpa_from: 36,
+        // It is of all positions, for every batch.
+        gap: Some(Gap {
             from: 38,
             until: 40,
+            what: "the causal mask",
             nearest: ["4.37.2", "4.40.0"],
         }),
         ..Releases::SINCE_4_48

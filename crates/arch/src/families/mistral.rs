@@ -11,7 +11,8 @@ pub(crate) const FAMILY: Description = Description {
     ia3: llama::FAMILY.ia3,
     tuned_norms: llama::FAMILY.tuned_norms,
     releases: Some(Releases {
-        oldest: 37,
+        oldest: 34,
+        sdpa_from: 37,
         kept_angles_until: 42,
         taken_out_angles_until: 42,
         float32_logits_until: 48,

@@ -338,6 +338,10 @@ impl Cell {
             return Ok(());
         }
         let release = Peft::of(version).map_err(|mistake| Invalid::of("torch.peft_version", mistake))?;
+        if self.dtype == Dtype::Int4 && !release.has_int4 {
+            let invalid = Invalid::new("torch.peft_version", "4 bits came with PEFT 0.4.0").with("dtype");
+            return Err(invalid.help("use `dtype: int8`, or a newer release"));
+        }
         let is_plain = self.adapter == Adapter::Lora && !self.lora.init_lora_weights.changes_weight();
         if !is_plain && !release.has_methods {
             let message = "what releases of PEFT before 0.20.0 do has been studied for LoRA alone";
@@ -380,14 +384,14 @@ impl Cell {
             let invalid = Invalid::new(key, message).with("bnb_4bit_blocksize");
             return Err(invalid.help("leave the key out, or use `bnb_4bit_blocksize: 64`"));
         }
-        match self.dtype {
-            Dtype::Int8 if release.keeps_inputs => {
-                let message = "what older releases do with int8 has not been studied";
-                Err(invalid(message).help("leave the key out, or use `dtype: int4`"))
-            }
-            // A release is a fact of the environment, also where nothing is bitsandbytes'.
-            _ => Ok(()),
+        if self.dtype == Dtype::Int4 && !release.has_int4 {
+            return Err(invalid("4 bits came with bitsandbytes 0.39.0").help("use `dtype: int8`, or a newer release"));
         }
+        if self.optim.is_paged() && !release.has_int4 {
+            let invalid = Invalid::new(key, "paged optimizers came with bitsandbytes 0.39.0").with("optim");
+            return Err(invalid.help("use an `optim` without pages, or a newer release"));
+        }
+        Ok(())
     }
 
     /// The settings of PyTorch's allocator.

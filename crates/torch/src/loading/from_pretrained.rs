@@ -5,6 +5,7 @@ use trace::Category;
 use super::checkpoint::{self, Entry, Part};
 use super::order::{Arrival, WarmUp};
 use crate::configuration::Configuration;
+use crate::dtype::Dtype;
 use crate::layout::Layout;
 use crate::peft::Base;
 use crate::tape::{Tape, Tensor};
@@ -34,6 +35,12 @@ impl<'t> Loaded<'t> {
     fn read_checkpoint(&mut self, tape: &'t Tape, configuration: &Configuration) {
         let config = &configuration.model;
         let dtype = configuration.unquantised();
+        // Older releases of bitsandbytes make it float16 on the CPU.
+        let is_half = match configuration.dtype {
+            options::Dtype::Int4 => configuration.bitsandbytes.quantises_float16,
+            _ => configuration.bitsandbytes.has_tiled_int8,
+        };
+        let source = if is_half { Dtype::Float16 } else { dtype };
         let is_quantised = |entry: &Entry| configuration.dtype.is_quantised() && entry.is_quantised();
         let entries = checkpoint::sorted(config);
         let dims: Vec<Vec<u32>> = entries.iter().map(|entry| entry.dims(config)).collect();
@@ -73,9 +80,9 @@ impl<'t> Loaded<'t> {
         for arrival in configuration.transformers.load_order.arrivals(&bytes) {
             match arrival {
                 Arrival::Arrives(at) => {
-                    let category = match is_quantised(&entries[at]) {
-                        true => Category::Temporary,
-                        false => Category::Parameter,
+                    let (category, dtype) = match is_quantised(&entries[at]) {
+                        true => (Category::Temporary, source),
+                        false => (Category::Parameter, dtype),
                     };
                     arrived[at] = Some(tape.empty_as(Layout::contiguous(&dims[at]), dtype, category));
                 }
@@ -139,7 +146,7 @@ impl Tape {
                 ),
                 configuration.bitsandbytes,
             )),
-            _ => Base::EightBit(self.eight_bit(weight, configuration.finds_outliers)),
+            _ => Base::EightBit(self.eight_bit(weight, configuration.finds_outliers, configuration.bitsandbytes)),
         }
     }
 }

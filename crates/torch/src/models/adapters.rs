@@ -115,6 +115,7 @@ impl<'t> Loader<'t, '_> {
             name: &name,
             dtype,
             start,
+            release: configuration.peft,
             register: &mut register,
         });
     }

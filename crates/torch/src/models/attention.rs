@@ -8,6 +8,7 @@ use super::cache::Cached;
 use crate::dtype::Dtype;
 use crate::models::loader::Loader;
 use crate::models::norm::Norm;
+use crate::ops::attention::Scores;
 use crate::ops::rotary::{Rotary, rotate};
 use crate::peft::Linear;
 use crate::tape::Tensor;
@@ -149,7 +150,11 @@ impl<'t> SelfAttention<'t> {
         let mut weights = None;
         let attended = match options.implementation {
             Attention::Eager => {
-                let (output, all) = query.eager_attention(&key, &value, mask, self.has_softcap);
+                let scores = Scores {
+                    has_softcap: self.has_softcap,
+                    clamps: options.clamps_scores,
+                };
+                let (output, all) = query.eager_attention(&key, &value, mask, scores);
                 weights = Some(all);
                 output
             }
@@ -165,7 +170,8 @@ impl<'t> SelfAttention<'t> {
                     _ => self.heads / self.shared,
                 };
                 let (keys, values) = (key.repeat_heads(times), value.repeat_heads(times));
-                let [queries, keys, values] = match options.copies_heads {
+                let copies = options.copies_heads || options.copies_masked_heads && mask.is_some();
+                let [queries, keys, values] = match copies {
                     true => [query.contiguous(), keys.contiguous(), values.contiguous()],
                     false => [query.clone(), keys, values],
                 };

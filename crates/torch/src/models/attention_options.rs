@@ -14,8 +14,11 @@ pub(crate) struct AttentionOptions {
     pub grouped: bool,
     /// It is given the heads of one token that share keys and values as so many tokens.
     pub packs_heads_of_one_token: bool,
-    /// The kernel is given contiguous queries, keys and values.
+    /// The kernel is given contiguous queries, keys and values, always or where there is a mask.
     pub copies_heads: bool,
+    pub copies_masked_heads: bool,
+    /// Eager attention clamps its scores at the lowest number.
+    pub clamps_scores: bool,
     /// flash_attention_2 is given keys and values repeated for the queries that share them.
     pub repeats_flash_heads: bool,
     /// The format that flash_attention_2 is given in place of float32.
@@ -32,6 +35,8 @@ impl AttentionOptions {
             grouped: !configuration.transformers.repeats_heads,
             packs_heads_of_one_token: configuration.transformers.packs_heads_of_one_token,
             copies_heads: configuration.transformers.copies_heads,
+            copies_masked_heads: configuration.transformers.copies_masked_heads,
+            clamps_scores: configuration.transformers.clamps_scores,
             repeats_flash_heads: configuration.transformers.repeats_flash_heads,
             flash_dtype: configuration.autocast_dtype().unwrap_or(configuration.unquantised()),
             copies_into_cache: configuration.transformers.copies_into_cache,

@@ -317,7 +317,7 @@ impl<'t> Decoder<'t> {
             logits = logits.to(Dtype::Float32);
         }
         let loss = match transformers.shifts_logits {
-            true => logits.shifted_causal_loss(labels),
+            true => logits.shifted_causal_loss(labels, transformers.upcasts_logits),
             false => logits.causal_loss(labels),
         };
         drop(normed);
@@ -409,6 +409,20 @@ impl<'t> Decoder<'t> {
                 Attention::FlashAttention2 => apart.as_ref().map(|apart| apart.starts.clone()),
             }
         };
+        // It is an argument of every block, and of no kernel.
+        let unused = (transformers.makes_flash_mask && configuration.attn_implementation == Attention::FlashAttention2)
+            .then(|| {
+                let shape = Shape {
+                    batch: micro.batch,
+                    len,
+                    past: tokens.past,
+                    padded: micro.padded,
+                    searched: false,
+                    window: None,
+                };
+                tape.number_mask(&shape, true, embedded.dtype())
+            })
+            .flatten();
         let full = (self.both_masks || self.window.is_none()).then(|| mask(None)).flatten();
         let windowed = self.window.as_ref().and_then(|window| mask(Some(window.tokens as u32)));
         let mut hidden = embedded.clone();
@@ -442,7 +456,9 @@ impl<'t> Decoder<'t> {
         }
         part("norm");
         let normed = self.norm.forward(&hidden);
-        drop((hidden, positions, embedded, full, windowed, local, angles, apart));
+        drop((
+            hidden, positions, embedded, full, windowed, local, angles, apart, unused,
+        ));
         normed
     }
 

@@ -217,7 +217,10 @@ impl<'t, 'c> Loader<'t, 'c> {
         let width = config.rotary_dim() as u32;
         let tables = transformers.keeps_angles.then(|| {
             let table = Layout::contiguous(&[config.max_position_embeddings as u32, width]);
-            let dtype = self.configuration.unquantised();
+            let dtype = match transformers.keeps_float32_angles {
+                true => Dtype::Float32,
+                false => self.configuration.unquantised(),
+            };
             [0, 1].map(|_| self.tape.empty_as(table, dtype, Category::Parameter))
         });
         (transformers.angles != RotaryTables::Shared).then_some(Rotary {

@@ -21,6 +21,15 @@ const CUDNN_WORKSPACE: u64 = 256;
 const FLASH_ROWS: u32 = 128;
 const FLASH_WIDTH: u32 = 32;
 
+/// What eager attention does with its scores.
+#[derive(Clone, Copy)]
+pub(crate) struct Scores {
+    /// It divides them, and then multiplies their hyperbolic tangents.
+    pub has_softcap: bool,
+    /// It clamps them at the lowest number.
+    pub clamps: bool,
+}
+
 impl<'t> Tensor<'t> {
     /// (batch, heads, length, width) laid out as (batch, length, heads, width), as the kernels want it.
     fn by_position(&self, heads: u32, dtype: Dtype) -> Tensor<'t> {
@@ -62,7 +71,7 @@ impl<'t> Tensor<'t> {
         key: &Self,
         value: &Self,
         mask: Option<&Self>,
-        has_softcap: bool,
+        Scores { has_softcap, clamps }: Scores,
     ) -> (Tensor<'t>, Tensor<'t>) {
         let groups = self.dims()[1] / key.dims()[1];
         let keys = key.repeat_heads(groups);
@@ -73,6 +82,9 @@ impl<'t> Tensor<'t> {
         }
         if let Some(mask) = mask {
             weights = weights.add(mask);
+        }
+        if clamps {
+            weights = weights.clamped();
         }
         weights = weights.softmax_float32().to(self.dtype());
         let output = weights.matmul(&values);

@@ -84,6 +84,22 @@ impl<'t> Tensor<'t> {
         record.finish(self.times(other))
     }
 
+    /// `torch.max(self, lowest)` by a number without a history.
+    pub(crate) fn clamped(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            // `at::where(self == other, grad / 2, grad).masked_fill_(self < other, 0)`, as of PyTorch 2.0 and 2.1.
+            let half = grad.like(grad.dtype());
+            let equal = grad.like(Dtype::Bool);
+            let result = grad.like(grad.dtype());
+            let less = grad.like(Dtype::Bool);
+            drop((less, equal, half));
+            [Some(result), None, None, None]
+        }
+        let mut record = self.tape.record(&[self], derivative);
+        record.save(self);
+        record.finish(self.like(self.dtype()))
+    }
+
     /// `self / other` by a divisor without a history.
     pub(crate) fn div(&self, other: &Self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {

@@ -75,18 +75,22 @@ impl<'t> Tensor<'t> {
         record.finish(output)
     }
 
-    /// The causal loss of older releases: the logits in float32, and of them all but each sample's last.
-    pub(crate) fn shifted_causal_loss(&self, labels: &Self) -> Tensor<'t> {
+    /// The causal loss of older releases: of the logits all but each sample's last, in float32 if `upcasts`; else
+    /// autocast has them so.
+    pub(crate) fn shifted_causal_loss(&self, labels: &Self, upcasts: bool) -> Tensor<'t> {
         let &[_, length] = labels.dims() else {
             return self.clone();
         };
         let others = length - 1;
-        let logits = self.to(Dtype::Float32);
+        let logits = if upcasts { self.to(Dtype::Float32) } else { self.clone() };
         // Without a copy where that leaves no gaps: of one sample.
         let shifted = logits.first_positions(others).contiguous();
         let targets = labels.slice_last(others).contiguous();
         let shifted = shifted.reshape(&shifted.rows_and_width());
-        shifted.cross_entropy(&targets)
+        match self.tape.autocast_dtype() {
+            Some(_) => shifted.to(Dtype::Float32).cross_entropy(&targets),
+            None => shifted.cross_entropy(&targets),
+        }
     }
 
     /// transformers' causal loss: the logits in float32, the labels moved by one.

@@ -94,6 +94,20 @@ impl<'t> Tensor<'t> {
         output
     }
 
+    /// The RMSNorm of Llama's first code: the float32 scale turns the hidden states to float32 at their product.
+    pub(crate) fn rms_norm_cast_late(&self, weight: &Self) -> Tensor<'t> {
+        let wide = self.to(Dtype::Float32);
+        let variance = wide.square().mean_last();
+        drop(wide);
+        let scale = variance.add_number().rsqrt();
+        let normed = self.mul(&scale);
+        drop(scale);
+        let product = weight.mul(&normed);
+        let output = product.to(self.dtype());
+        drop((product, normed, variance));
+        output
+    }
+
     /// `layer_norm(self)` over the last dimension: the statistics are saved with the input.
     pub(crate) fn layer_norm(&self, weight: &Self, bias: &Self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {

@@ -14,6 +14,8 @@ pub(super) struct Lora<'t> {
     /// DoRA's.
     pub(super) magnitude: Option<Tensor<'t>>,
     pub(super) dropout: bool,
+    /// A dense layer's output has the input's format.
+    pub(super) returns_input_format: bool,
 }
 
 impl<'t> Lora<'t> {
@@ -26,6 +28,7 @@ impl<'t> Lora<'t> {
             b,
             magnitude: None,
             dropout: place.options.lora_dropout > 0.0,
+            returns_input_format: place.release.returns_input_format,
         };
         own.take_out(place.layer, lora.init_lora_weights, place.tape);
         let a = own.a.clone();
@@ -90,7 +93,10 @@ impl<'t> Adapter<'t> for Lora<'t> {
         if !converts {
             return sum;
         }
-        let output = sum.to(expected);
+        let output = match is_dense && self.returns_input_format {
+            true => sum.to(input.dtype()),
+            false => sum.to(expected),
+        };
         drop(sum);
         output
     }

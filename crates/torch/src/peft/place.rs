@@ -6,6 +6,7 @@ use options::AdapterOptions;
 use super::base::BaseLayer;
 use crate::dtype::Dtype;
 use crate::tape::{Tape, Tensor};
+use crate::versions::Peft;
 
 /// A linear layer that gets an adapter.
 pub(crate) struct Place<'p, 't> {
@@ -19,6 +20,8 @@ pub(crate) struct Place<'p, 't> {
     pub dtype: Dtype,
     /// The format that it has until all adapters are there.
     pub start: Dtype,
+    /// The release of PEFT.
+    pub release: Peft,
     /// Who trains and saves its tensors.
     pub register: &'p mut dyn Register<'t>,
 }

@@ -118,6 +118,7 @@ mod tests {
             let start = layer.start_dtype(Dtype::Float32);
             let factor = |dims: [u32; 2]| tape.factor(&dims, Dtype::Float32, start);
             let lora = Lora {
+                returns_input_format: false,
                 a: factor([rank, columns]),
                 b: factor([rows, rank]),
                 magnitude: None,

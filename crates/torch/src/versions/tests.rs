@@ -58,7 +58,20 @@ fn newer_releases_are_as_todays() {
 #[test]
 fn behaviours_end_with_the_releases_that_dropped_them() {
     type Has = fn(Transformers) -> bool;
-    let ends: [(Family, &str, &str, Has); 25] = [
+    let ends: [(Family, &str, &str, Has); 32] = [
+        (Family::Llama, "4.30.2", "4.31.0", |t| {
+            t.clamps_scores && t.casts_norms_late
+        }),
+        (Family::Llama, "4.30.2", "4.31.0", |t| {
+            !t.upcasts_logits && !t.returns_float32_logits && !t.groups_heads
+        }),
+        (Family::Llama, "4.30.2", "4.31.0", |t| t.keeps_float32_angles),
+        (Family::Llama, "4.35.2", "4.36.0", |t| !t.has_sdpa),
+        (Family::Mistral, "4.36.2", "4.37.0", |t| !t.has_sdpa),
+        (Family::Mistral, "4.34.1", "4.35.0", |t| {
+            t.makes_flash_mask && !t.chooses_reentrant
+        }),
+        (Family::DistilBert, "4.30.2", "4.31.0", |t| !t.checkpoints),
         (Family::Llama, "4.48.3", "4.49.0", |t| t.shifts_logits),
         (Family::Llama, "4.45.2", "4.46.0", |t| t.returns_float32_logits),
         (Family::Mistral, "4.47.1", "4.48.0", |t| t.returns_float32_logits),
@@ -107,6 +120,21 @@ fn behaviours_end_with_the_releases_that_dropped_them() {
     assert_eq!((keeps("0.43.1"), keeps("0.43.2")), (Ok(true), Ok(false)));
     let heeds = |text| Bitsandbytes::of(text).map(|of| !of.computes_in_input_format);
     assert_eq!((heeds("0.46.1"), heeds("0.47.0")), (Ok(false), Ok(true)));
+    assert_eq!((heeds("0.40.2"), heeds("0.41.0")), (Ok(true), Ok(false)));
+    let halves = |text| Bitsandbytes::of(text).map(|of| of.quantises_float16);
+    assert_eq!((halves("0.42.0"), halves("0.43.0")), (Ok(true), Ok(false)));
+    let tiles = |text| Bitsandbytes::of(text).map(|of| of.has_tiled_int8);
+    assert_eq!((tiles("0.44.1"), tiles("0.45.0")), (Ok(true), Ok(false)));
+    let of_int8 = |text| Bitsandbytes::of(text).map(|of| (of.keeps_int8_inputs, of.has_int4));
+    assert_eq!(
+        (of_int8("0.38.1"), of_int8("0.39.0")),
+        (Ok((false, false)), Ok((true, true)))
+    );
+    let of_peft = |text| Peft::of(text).map(|of| (of.returns_input_format, of.has_int4));
+    assert_eq!(
+        (of_peft("0.3.0"), of_peft("0.4.0"), of_peft("0.9.0")),
+        (Ok((true, false)), Ok((true, true)), Ok((false, true)))
+    );
     let dequantises = |text| Bitsandbytes::of(text).map(|of| of.dequantises_to_compute_dtype);
     assert_eq!((dequantises("0.49.2"), dequantises("0.50.0")), (Ok(false), Ok(true)));
     let block = |text| Bitsandbytes::of(text).map(|of| of.optimizer_block);
@@ -157,15 +185,19 @@ fn today_begins_with_the_releases_that_are_named() {
 #[test]
 fn what_has_not_been_studied_is_refused() {
     let message = |text, family| Transformers::of(text, family).unwrap_err().message;
-    assert!(message("4.36.2", Family::Llama).contains("older than any"));
+    assert!(message("4.29.2", Family::Llama).contains("older than any"));
+    assert!(message("4.33.3", Family::Mistral).contains("older than any"));
     assert!(message("4.38.2", Family::Llama).contains("causal mask"));
     assert!(Transformers::of("4.38.2", Family::Mistral).is_ok());
     assert!(message("4.47.1", Family::Phi3).contains("Phi3"));
     assert!(message("4.50.3", Family::Qwen3).contains("Qwen3"));
-    assert!(message("4.57.6", Family::Bert).contains("encoders"));
-    assert!(Transformers::of("5.0.0", Family::Bert).is_ok());
+    assert!(message("4.57.6", Family::Bert).contains("the attention of Bert"));
+    assert!(message("4.38.0", Family::DistilBert).contains("the attention of DistilBert"));
+    for text in ["4.30.2", "4.37.2", "5.0.0"] {
+        assert!(Transformers::of(text, Family::Bert).is_ok(), "{text}");
+    }
     assert!(
-        Bitsandbytes::of("0.40.2")
+        Bitsandbytes::of("0.36.0")
             .unwrap_err()
             .message
             .contains("older than any")

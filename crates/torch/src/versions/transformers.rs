@@ -61,6 +61,32 @@ pub struct Transformers {
     /// `convert_and_load_state_dict_in_model` in `core_model_loading.py`; before, `_load_state_dict_into_meta_model` in
     /// `modeling_utils.py` takes one after the other.
     pub load_order: LoadOrder,
+    /// Scores are clamped at the lowest number before the softmax, which saves them. This and the next four are the
+    /// family's `first_code_until`.
+    pub clamps_scores: bool,
+    /// The logits are cast to float32 before the loss. Without it autocast does so, inside of the loss.
+    pub upcasts_logits: bool,
+    /// An RMSNorm multiplies the hidden states as they are by their float32 scale, and that by its weight, before it
+    /// casts back.
+    pub casts_norms_late: bool,
+    /// The cosines and sines that a layer keeps are float32.
+    pub keeps_float32_angles: bool,
+    /// Queries may share keys and values.
+    pub groups_heads: bool,
+    /// flash_attention_2 has a mask of all scores made, which it does not take. Until 4.35.0: `LlamaModel.forward` and
+    /// its like.
+    pub makes_flash_mask: bool,
+    /// Blocks can be checkpointed: the family's `checkpointing_from`.
+    pub checkpoints: bool,
+    /// It has `sdpa`: the family's `sdpa_from`.
+    pub has_sdpa: bool,
+    /// It has `flash_attention_2`. From 4.34.0.
+    pub has_flash: bool,
+    /// Checkpointing that is not reentrant can be asked for (`gradient_checkpointing_kwargs`). From 4.35.0.
+    pub chooses_reentrant: bool,
+    /// `sdpa` with a mask is given queries, keys and values that are contiguous by heads. Until 4.48.0:
+    /// `LlamaSdpaAttention.forward` and its like.
+    pub copies_masked_heads: bool,
     /// The Trainer lets embeddings keep states of 32 bits with an optimizer of 8 bits. From 4.52.0: `create_optimizer`
     /// in `trainer.py`; before, only with bitsandbytes' `Adam8bit`, which it made no more.
     pub embedding_states_32bit: bool,
@@ -86,11 +112,22 @@ impl Transformers {
         use_reentrant: false,
         requires_input_grads: true,
         load_order: LoadOrder::InTurn,
+        clamps_scores: false,
+        upcasts_logits: true,
+        casts_norms_late: false,
+        keeps_float32_angles: false,
+        groups_heads: true,
+        makes_flash_mask: false,
+        checkpoints: true,
+        has_sdpa: true,
+        has_flash: true,
+        chooses_reentrant: true,
+        copies_masked_heads: false,
         embedding_states_32bit: true,
         warm_up: WarmUp::Quantised,
     };
 
-    const OLDEST: Version = Version(4, 37, 0);
+    const OLDEST: Version = Version(4, 30, 0);
 
     /// Checks that `text` names a release that can be planned.
     ///
@@ -129,15 +166,27 @@ impl Transformers {
             return Err(Mistake::new(message).help(format!("the oldest is {oldest}")));
         }
         let before = |minor| version < Version(4, minor, 0);
-        let full_masks = releases.full_masks;
-        if let Some(masks) = full_masks.filter(|masks| !before(masks.from) && before(masks.until)) {
-            let message = format!("the causal mask that transformers {text} makes for {class} has not been studied");
-            let [older, newer] = masks.nearest;
+        let gap = releases.gap.filter(|gap| !before(gap.from) && before(gap.until));
+        if let Some(gap) = gap {
+            let message = format!("{} of {class} in transformers {text} has not been studied", gap.what);
+            let [older, newer] = gap.nearest;
             return Err(Mistake::new(message).help(format!("{older} and {newer} are the nearest that have been")));
         }
+        let is_first = before(releases.first_code_until);
         Ok(Self {
+            clamps_scores: is_first,
+            upcasts_logits: !is_first,
+            casts_norms_late: is_first,
+            keeps_float32_angles: is_first,
+            groups_heads: !is_first,
+            makes_flash_mask: before(35),
+            checkpoints: !before(releases.checkpointing_from),
+            has_sdpa: !before(releases.sdpa_from),
+            has_flash: !before(34),
+            chooses_reentrant: !before(35),
+            copies_masked_heads: before(48),
             shifts_logits: before(49),
-            returns_float32_logits: before(releases.float32_logits_until),
+            returns_float32_logits: !is_first && before(releases.float32_logits_until),
             angles: match before(releases.own_angles_until) {
                 false => RotaryTables::Shared,
                 true if before(releases.taken_out_angles_until) => RotaryTables::TakenOut,
