@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arch::{ArchError, ModelConfig};
 use base::text::format;
-use cell::{Cell, Stack};
+use cell::{Attention, Cell, Stack};
 use data::DataError;
 use hub::Roots;
 use options::{DataOptions, Generation, InstructionSet};
@@ -292,6 +292,14 @@ impl Planner {
                 "the model has {most} positions (max_position_embeddings): PyTorch trains it on longer samples, which it \
                  was not made for"
             ));
+        }
+        let mut micro_batches = planned.steps.iter().flat_map(|step| &step.micro_batches);
+        if cell.attn_implementation == Attention::FlashAttention2 && micro_batches.any(|micro| micro.padded) {
+            prediction.notes.push(
+                "flash_attention_2 takes the padding out of a batch first, which is not planned yet: queries, keys, values \
+                 and outputs are planned with it, and without their copies"
+                    .into(),
+            );
         }
         if let (Some(device), Some(replayed)) = (device, replayed) {
             prediction = with_reserved(prediction, &replayed.reserved, context.likely);
