@@ -45,7 +45,7 @@ pub struct Gap {
 
 impl Releases {
     /// Of a family that has been studied from 4.48 on, when all families had come to share their code.
-    pub(super) const SINCE_4_48: Self = Self {
+    pub const SINCE_4_48: Self = Self {
         oldest: 48,
         own_angles_until: 48,
         kept_angles_until: 0,

@@ -1,6 +1,6 @@
 //! What is known of a key, whatever a cell has there. The facts of a key stand beside its field, in `cell_keys!`.
 
-use options::{Adapter, Attention, Dtype, Measure, Optimizer, Stack, Task, Upcast};
+use options::{Adapter, Attention, Autocast, Dtype, Measure, Optimizer, Stack, Task, Upcast};
 
 use super::acts::Act;
 
@@ -32,6 +32,7 @@ deciding! {
     packing: bool,
     dtype: Dtype,
     upcast: Upcast,
+    autocast: Autocast,
     attn_implementation: Attention,
     rank: usize,
     optim: Optimizer,

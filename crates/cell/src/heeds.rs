@@ -26,6 +26,7 @@ impl Cell {
             packing: self.packing,
             dtype: self.dtype,
             upcast: self.upcast,
+            autocast: self.autocast,
             attn_implementation: self.attn_implementation,
             rank: self.rank,
             optim: self.optim,

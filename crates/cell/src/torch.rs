@@ -3,7 +3,7 @@
 use super::acts::{GENERATING, INT4, LORA, Move::*, torch};
 use super::facts::{Deciding, Facts};
 use super::map::cell_keys;
-use super::{Adapter, Attention, Generation, OutputLifetime, PackingStrategy, Task, Upcast, ZeroGrad};
+use super::{Adapter, Attention, Autocast, Generation, OutputLifetime, PackingStrategy, Task, Upcast, ZeroGrad};
 
 cell_keys! {
     /// Keys of `stack: torch` alone.
@@ -117,14 +117,15 @@ cell_keys! {
             acts: [torch("rank: 0, optim: adamw_8bit", "false", &[Bytes])],
         }
         /// Release of transformers, such as "4.37.2". Older ones hold more in some places, and checkpoint reentrantly
-        /// before 5.0.0. Default: today's, as is every newer one.
+        /// before 5.0.0. "nearest 4.28.1" is the nearest that has been studied, which the plan names; so with the other
+        /// releases. Default: today's, as is every newer one.
         transformers_version: Option<String> = None => {
             example: "''",
             no_technique: "a release",
             acts: [torch(LORA, "'4.37.2'", &[Bytes])],
         }
         /// Release of PEFT, such as "0.19.1". It makes a difference to its k-bit preparation by `upcast`: from 0.20.0 that ends by giving the
-        /// allocator's cache back. Other methods than LoRA are planned from 0.20.0 on. Default: today's.
+        /// allocator's cache back; and to LoRA on unquantised weights under autocast before 0.9.0. Other methods than LoRA are planned from 0.20.0 on. Default: today's.
         peft_version: Option<String> = None => {
             plain: |release, cell| release.filter(|_| has_peft_release(cell)),
             heeded: has_peft_release,
@@ -159,7 +160,8 @@ cell_keys! {
 
 /// True if a plan depends on the release of PEFT.
 fn has_peft_release(cell: &Deciding) -> bool {
-    cell.upcast != Upcast::None
+    let is_dense_lora = cell.method() == Some(Adapter::Lora) && !cell.dtype.is_quantised();
+    cell.upcast != Upcast::None || is_dense_lora && cell.autocast != Autocast::None
 }
 
 /// True if a plan depends on the release of bitsandbytes.

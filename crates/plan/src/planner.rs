@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use records::prediction::{Prediction, Verdict};
 use torch::caching_allocator::{AllocationFailed, DeviceMemory};
 use torch::{
-    self,
+    self, Bitsandbytes, Peft, Pytorch, Transformers, Trl,
     gpu::{Budget, Context, Gpu},
 };
 use trace::Phase;
@@ -293,6 +293,7 @@ impl Planner {
                  was not made for"
             ));
         }
+        prediction.notes.extend(nearest_releases(cell, &model));
         let mut micro_batches = planned.steps.iter().flat_map(|step| &step.micro_batches);
         if cell.attn_implementation == Attention::FlashAttention2 && micro_batches.any(|micro| micro.padded) {
             prediction.notes.push(
@@ -428,6 +429,29 @@ fn is_closed(cell: &Cell) -> Result<(), PlanError> {
 /// table. Lengths of texts are known up to the positions alone.
 pub(crate) fn is_trained_beyond(cell: &Cell, model: &ModelConfig) -> bool {
     cell.stack == Stack::Torch && !model.family.is_encoder() && matches!(cell.data, cell::Data::Synthetic(_))
+}
+
+/// What the releases stand for of which the cell asks for the nearest.
+fn nearest_releases(cell: &Cell, model: &ModelConfig) -> Vec<String> {
+    let torch = &cell.torch;
+    let of = |key: &str, release: &Option<String>, planned: &dyn Fn(&str) -> Option<String>| {
+        let release = release.as_deref()?;
+        let planned = planned(release)?;
+        Some(format!("`{key}: {release}`: {planned} is planned"))
+    };
+    let transformers = |release: &str| Transformers::planned(release, model.family);
+    let notes = [
+        of("transformers_version", &torch.transformers_version, &transformers),
+        of("peft_version", &torch.peft_version, &Peft::planned),
+        of("trl_version", &torch.trl_version, &Trl::planned),
+        of(
+            "bitsandbytes_version",
+            &torch.bitsandbytes_version,
+            &Bitsandbytes::planned,
+        ),
+        of("torch_version", &torch.torch_version, &Pytorch::planned),
+    ];
+    notes.into_iter().flatten().collect()
 }
 
 fn fits_positions(cell: &Cell, most: usize) -> Result<(), PlanError> {

@@ -2,7 +2,7 @@
 
 use base::text::Mistake;
 
-use super::version::{Version, studied};
+use super::version::{Version, planned, studied};
 
 /// How a release of bitsandbytes computes with 4-bit weights, and what its optimizers keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,5 +70,10 @@ impl Bitsandbytes {
             dequantises_to_compute_dtype: version >= Version(0, 50, 0),
             least_block: if version < Version(0, 49, 2) { 64 } else { 32 },
         })
+    }
+
+    /// The release that is planned for `text`, if that is one with `nearest` before it.
+    pub fn planned(text: &str) -> Option<String> {
+        planned(text, || studied("bitsandbytes", text, Self::OLDEST))
     }
 }

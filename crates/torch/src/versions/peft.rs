@@ -2,7 +2,7 @@
 
 use base::text::Mistake;
 
-use super::version::{Version, studied};
+use super::version::{Version, planned, studied};
 
 /// How a release of PEFT prepares a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,5 +44,10 @@ impl Peft {
             has_int4: version >= Version(0, 4, 0),
             has_methods: version >= Version(0, 20, 0),
         })
+    }
+
+    /// The release that is planned for `text`, if that is one with `nearest` before it.
+    pub fn planned(text: &str) -> Option<String> {
+        planned(text, || studied("peft", text, Self::OLDEST))
     }
 }

@@ -2,7 +2,7 @@
 
 use base::text::Mistake;
 
-use super::version::{Version, studied};
+use super::version::{Version, planned, studied};
 use crate::caching_allocator::TieBreak;
 
 /// The memory that cuBLAS computes products with.
@@ -107,5 +107,10 @@ impl Pytorch {
             cudnn_attention_takes_256: version >= Version(2, 14, 0),
             efficient_attention_takes_groups: version >= Version(2, 14, 0),
         })
+    }
+
+    /// The release that is planned for `text`, if that is one with `nearest` before it.
+    pub fn planned(text: &str) -> Option<String> {
+        planned(text, || studied("torch", text, Self::OLDEST))
     }
 }

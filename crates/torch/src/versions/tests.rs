@@ -183,6 +183,36 @@ fn today_begins_with_the_releases_that_are_named() {
 }
 
 #[test]
+fn the_nearest_release_stands_for_one_that_has_not_been_studied() {
+    for (asked, family, planned) in [
+        ("nearest 4.28.1", Family::Llama, "4.30.0"),
+        ("nearest 4.38.2", Family::Llama, "4.37.2"),
+        ("nearest 4.39.3", Family::Llama, "4.40.0"),
+        ("nearest 4.44.2", Family::Llama, "4.44.2"),
+        ("nearest 4.47.0", Family::Phi3, "4.48.0"),
+        ("nearest 4.40.1", Family::Bert, "4.37.2"),
+        ("nearest 4.55.0", Family::Bert, "5.0.0"),
+        ("nearest 4.50.0", Family::Gemma2, "5.0.0"),
+    ] {
+        assert_eq!(
+            Transformers::planned(asked, family).as_deref(),
+            Some(planned),
+            "{asked}"
+        );
+        assert_eq!(
+            Transformers::of(asked, family),
+            Transformers::of(planned, family),
+            "{asked}"
+        );
+    }
+    assert_eq!(Transformers::planned("4.44.2", Family::Llama), None);
+    assert_eq!(Bitsandbytes::planned("nearest 0.35.0").as_deref(), Some("0.37.0"));
+    assert_eq!(Peft::of("nearest 0.2.0"), Peft::of("0.3.0"));
+    assert_eq!(Pytorch::of("nearest 1.9"), Pytorch::of("1.10.0"));
+    assert!(Trl::of("nearest newest").is_err());
+}
+
+#[test]
 fn what_has_not_been_studied_is_refused() {
     let message = |text, family| Transformers::of(text, family).unwrap_err().message;
     assert!(message("4.29.2", Family::Llama).contains("older than any"));

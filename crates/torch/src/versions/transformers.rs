@@ -1,9 +1,9 @@
 //! Releases of transformers.
 
-use arch::Family;
+use arch::{Family, Releases};
 use base::text::Mistake;
 
-use super::version::{Version, studied};
+use super::version::{Version, asked, planned, studied};
 use crate::loading::{LoadOrder, WarmUp};
 
 /// The origin of the cosines and sines of a layer's rotary embedding.
@@ -137,12 +137,56 @@ impl Transformers {
         studied("transformers", text, Self::OLDEST).map(drop)
     }
 
+    /// The release that is planned for `text` with models of `family`, if that is one with `nearest` before it.
+    pub fn planned(text: &str, family: Family) -> Option<String> {
+        planned(text, || Self::version(text, family))
+    }
+
+    /// The release that `text` names or has planned.
+    fn version(text: &str, family: Family) -> Result<Version, Mistake> {
+        const FIFTH: Version = Version(5, 0, 0);
+        let (_, takes_nearest) = asked(text)?;
+        let version = studied("transformers", text, Self::OLDEST)?;
+        if version >= FIFTH {
+            return Ok(version);
+        }
+        let class = family.description().class;
+        let Some(releases) = family.description().releases else {
+            if takes_nearest {
+                return Ok(FIFTH);
+            }
+            let message = format!("what transformers {text} does with {class} has not been studied");
+            return Err(Mistake::new(message).help("leave the key out for today's"));
+        };
+        let oldest = Version(4, releases.oldest, 0);
+        if version < oldest {
+            if takes_nearest {
+                return Ok(oldest);
+            }
+            let message = format!("transformers {text} is older than any that has been studied with {family:?}");
+            return Err(
+                Mistake::new(message).help(format!("the oldest is {oldest}, which `nearest {text}` stands for"))
+            );
+        }
+        let Version(_, minor, _) = version;
+        let Some(gap) = releases.gap.filter(|gap| (gap.from..gap.until).contains(&minor)) else {
+            return Ok(version);
+        };
+        let [older, newer] = gap.nearest;
+        if takes_nearest {
+            let is_older = minor - gap.from < gap.until - minor;
+            return if is_older { older } else { newer }.parse();
+        }
+        let message = format!("{} of {class} in transformers {text} has not been studied", gap.what);
+        Err(Mistake::new(message).help(format!("{older} and {newer} are the nearest that have been")))
+    }
+
     /// The behaviour of the release `text` with models of `family`.
     ///
     /// # Errors
     /// The text is not a version, or the two together have not been studied.
     pub fn of(text: &str, family: Family) -> Result<Self, Mistake> {
-        let version = studied("transformers", text, Self::OLDEST)?;
+        let version = Self::version(text, family)?;
         if version >= Version(5, 0, 0) {
             return Ok(Self {
                 multiplies_angles: version < Version(5, 19, 0),
@@ -154,24 +198,9 @@ impl Transformers {
                 ..Self::TODAY
             });
         }
-        let class = family.description().class;
-        let Some(releases) = family.description().releases else {
-            let models = if family.is_encoder() { "encoders" } else { class };
-            let message = format!("what transformers {text} does with {models} has not been studied");
-            return Err(Mistake::new(message).help("leave the key out for today's"));
-        };
-        let oldest = Version(4, releases.oldest, 0);
-        if version < oldest {
-            let message = format!("transformers {text} is older than any that has been studied with {family:?}");
-            return Err(Mistake::new(message).help(format!("the oldest is {oldest}")));
-        }
+        // Without them there is no version before 5.
+        let releases = family.description().releases.unwrap_or(Releases::SINCE_4_48);
         let before = |minor| version < Version(4, minor, 0);
-        let gap = releases.gap.filter(|gap| !before(gap.from) && before(gap.until));
-        if let Some(gap) = gap {
-            let message = format!("{} of {class} in transformers {text} has not been studied", gap.what);
-            let [older, newer] = gap.nearest;
-            return Err(Mistake::new(message).help(format!("{older} and {newer} are the nearest that have been")));
-        }
         let is_first = before(releases.first_code_until);
         Ok(Self {
             clamps_scores: is_first,

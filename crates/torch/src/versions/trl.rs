@@ -3,7 +3,7 @@
 use base::text::Mistake;
 use options::Loss;
 
-use super::version::{Version, studied};
+use super::version::{Version, planned, studied};
 
 /// How a release of TRL's SFTTrainer computes the loss by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,5 +27,10 @@ impl Trl {
             _ => Loss::Tiled,
         };
         Ok(Self { loss })
+    }
+
+    /// The release that is planned for `text`, if that is one with `nearest` before it.
+    pub fn planned(text: &str) -> Option<String> {
+        planned(text, || studied("trl", text, Self::OLDEST))
     }
 }

@@ -47,12 +47,33 @@ impl FromStr for Version {
     }
 }
 
-/// The version that `text` names, if it is one of `library` that has been studied.
-pub(super) fn studied(library: &str, text: &str, oldest: Version) -> Result<Version, Mistake> {
-    let version: Version = text.parse()?;
-    if version < oldest {
-        let message = format!("{library} {text} is older than any whose memory has been studied");
-        return Err(Mistake::new(message).help(format!("the oldest is {oldest}")));
+/// What stands before a release for which the nearest that has been studied will do.
+const NEAREST: &str = "nearest ";
+
+/// The version that `text` names, and true if the nearest one will do.
+pub(super) fn asked(text: &str) -> Result<(Version, bool), Mistake> {
+    match text.strip_prefix(NEAREST) {
+        Some(version) => Ok((version.trim().parse()?, true)),
+        None => Ok((text.parse()?, false)),
     }
-    Ok(version)
+}
+
+/// The version that `text` names or has planned, if it is one of `library` that has been studied.
+pub(super) fn studied(library: &str, text: &str, oldest: Version) -> Result<Version, Mistake> {
+    match asked(text)? {
+        (version, true) => Ok(version.max(oldest)),
+        (version, false) if version < oldest => {
+            let message = format!("{library} {text} is older than any whose memory has been studied");
+            Err(Mistake::new(message).help(format!("the oldest is {oldest}, which `{NEAREST}{text}` stands for")))
+        }
+        (version, false) => Ok(version),
+    }
+}
+
+/// What is planned for `text`, if that is a release with `nearest` before it.
+pub(super) fn planned(text: &str, of: impl FnOnce() -> Result<Version, Mistake>) -> Option<String> {
+    text.starts_with(NEAREST)
+        .then(of)?
+        .ok()
+        .map(|version| version.to_string())
 }
