@@ -56,7 +56,7 @@ def peer(options):
     torch.manual_seed(0)
     cell = options["cell"]
     keys = json.loads((PRESETS / f"{cell['model']}.json").read_text())
-    config = AutoConfig.for_model(**{key: value for key, value in keys.items() if key != "_source"})
+    config = AutoConfig.for_model(**{key: value for key, value in keys.items() if not key.startswith("_")})
     classifies = cell.get("task") == "sequence_classification"
     auto = AutoModelForSequenceClassification if classifies else AutoModelForCausalLM
     device = torch.device(cell.get("device", "cpu"))

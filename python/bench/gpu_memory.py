@@ -284,7 +284,7 @@ def shape_of(keys, tiny):
     from transformers import AutoConfig
 
     shape = json.loads((PRESETS / f"{keys['model']}.json").read_text())
-    shape.pop("_source", None)
+    shape = {key: value for key, value in shape.items() if not key.startswith("_")}
     if tiny:
         layers = "n_layers" if "n_layers" in shape else "num_hidden_layers"
         shape |= {layers: 2, "vocab_size": 512, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}

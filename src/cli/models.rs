@@ -34,7 +34,7 @@ pub(super) fn table(format: Format) -> Table {
 
 fn rows(headings: [&'static str; 8]) -> Table {
     let mut table = Table::new(headings);
-    table.rows.extend(Preset::ALL.iter().map(|preset| {
+    table.rows.extend(Preset::all().iter().map(|preset| {
         let config = preset.config();
         vec![
             json!(preset.name()),

@@ -377,7 +377,7 @@ fn peaks_of_a_t4_are_predicted() {
 /// Weights as the models' cards give them, or safetensors' headers.
 #[test]
 fn every_weight_of_a_preset_is_loaded() {
-    for preset in Preset::ALL {
+    for preset in Preset::all() {
         let config = preset.config();
         let weights = config.parameter_count();
         let counts = Configuration::new(config).counts();

@@ -41,7 +41,7 @@ pub fn positions(model: &str, most: usize, own: usize) -> String {
 
 /// The presets that `stack` computes.
 pub fn presets(stack: Stack) -> impl Iterator<Item = Preset> {
-    let presets = Preset::ALL.iter().copied();
+    let presets = Preset::all().iter().copied();
     presets.filter(move |preset| check(&preset.config(), stack).is_ok())
 }
 
@@ -91,7 +91,7 @@ fn check_trained(config: &ModelConfig) -> Result<(), Unsupported> {
 }
 
 fn check_activation(config: &ModelConfig) -> Result<(), Unsupported> {
-    let known = config.family.description().defaults.activation;
+    let known = config.family.description().defaults.activation[0];
     if config.activation == known {
         return Ok(());
     }

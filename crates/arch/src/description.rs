@@ -59,8 +59,6 @@ pub struct Description {
     pub keys: &'static [&'static str],
     /// Keys with the one value that is known here.
     pub fixed: &'static [(&'static str, Fixed)],
-    /// The activation that old files name, for which transformers takes the default: `GemmaConfig.__post_init__`.
-    pub old_activation: Option<&'static str>,
     /// The values of keys that a file leaves out: those of transformers' configuration class.
     pub defaults: Defaults,
 }
@@ -122,7 +120,8 @@ pub struct Defaults {
     pub(super) head_dim: Option<usize>,
     pub(super) max_position_embeddings: usize,
     pub(super) type_vocab_size: usize,
-    pub(super) activation: &'static str,
+    /// The one that is computed, and behind it what files call it too (`GemmaConfig.__post_init__`).
+    pub(super) activation: &'static [&'static str],
     pub(super) norm_eps: f64,
     pub(super) rope_theta: f64,
     /// `None`: blocks with a window have the base of all.

@@ -159,7 +159,7 @@ fn common(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
     let vocab_size = keys.size("vocab_size", defaults.vocab_size)?;
     let pad_token_id = pad_token(keys)?;
     let activation = keys.text("hidden_act")?;
-    let activation = activation.filter(|name| Some(name.as_str()) != keys.family.old_activation);
+    let activation = activation.filter(|name| !defaults.activation.contains(&name.as_str()));
     Ok(ModelConfig {
         family,
         vocab_size,
@@ -171,7 +171,7 @@ fn common(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
         head_dim: 0,
         max_position_embeddings: keys.size("max_position_embeddings", defaults.max_position_embeddings)?,
         type_vocab_size: 0,
-        activation: activation.unwrap_or_else(|| defaults.activation.into()),
+        activation: activation.unwrap_or_else(|| defaults.activation[0].into()),
         norm_eps: defaults.norm_eps,
         rope: Rope::default(),
         local_rope: None,

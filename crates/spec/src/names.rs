@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn every_preset_is_a_study_by_its_name() {
-        for preset in Preset::ALL {
+        for preset in Preset::all() {
             let named = study(preset.name(), Some("t4"), &[]).unwrap();
             let cell = &named.cells[0].cell;
             assert_eq!((cell.stack, cell.model.as_str()), (Stack::Torch, preset.name()));

@@ -61,7 +61,7 @@ pub(crate) const FAMILY: Description = Description {
         num_key_value_heads: Some(4),
         head_dim: Some(256),
         max_position_embeddings: 8192,
-        activation: "gelu_pytorch_tanh",
+        activation: &["gelu_pytorch_tanh"],
         query_pre_attn_scalar: Some(256),
         attention_softcap: Some(50.0),
         logit_softcap: Some(30.0),
