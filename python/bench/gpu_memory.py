@@ -257,7 +257,7 @@ def import_all(device):
         import transformers.models.bert.modeling_bert, transformers.models.distilbert.modeling_distilbert
         import transformers.models.gemma.modeling_gemma
         import transformers.models.gemma2.modeling_gemma2, transformers.models.gemma3.modeling_gemma3
-        import transformers.models.llama.modeling_llama, transformers.models.mistral.modeling_mistral
+        import transformers.models.llama.modeling_llama, transformers.models.ministral.modeling_ministral, transformers.models.mistral.modeling_mistral
         import transformers.models.phi3.modeling_phi3, transformers.models.qwen2.modeling_qwen2
         import transformers.models.qwen3.modeling_qwen3
         import transformers.optimization, transformers.quantizers.quantizer_bnb_4bit, transformers.quantizers.quantizer_bnb_8bit

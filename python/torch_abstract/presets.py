@@ -5,7 +5,7 @@ from pathlib import Path
 
 PRESETS = Path(__file__).parents[2] / "crates/arch/src/presets"
 SHAPE = ["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size",
-         "tie_word_embeddings", "partial_rotary_factor", "hidden_activation", "sliding_window", "query_pre_attn_scalar",
+         "tie_word_embeddings", "partial_rotary_factor", "hidden_activation", "sliding_window", "layer_types", "query_pre_attn_scalar",
          "attn_logit_softcapping", "final_logit_softcapping"]
 
 

@@ -4,6 +4,7 @@ use std::fs;
 
 use crate::fixtures::{assert_same, fixture};
 use crate::runs::DECODERS;
+use expctl::arch::ModelConfig;
 use expctl::cell::Task;
 use expctl::options::AdapterOptions;
 use expctl::peft::{self, CONFIG_FILE, WEIGHTS_FILE};
@@ -11,12 +12,9 @@ use expctl::peft::{self, CONFIG_FILE, WEIGHTS_FILE};
 #[test]
 fn weights_that_peft_wrote_are_written_byte_for_byte() {
     for model in DECODERS {
-        let linears = if model == "tiny_phi3" { 4 } else { 7 };
-        let blocks = if ["tiny_gemma3", "tiny_qwen2_window"].contains(&model) {
-            3
-        } else {
-            2
-        };
+        let text = fs::read(fixture(model).join("config.json")).expect("the model's configuration");
+        let shape = ModelConfig::from_json(&text).expect("the model's shape");
+        let (linears, blocks) = (shape.family.target_modules().len(), shape.num_hidden_layers);
         let theirs = fixture(&format!("{model}_adapter"));
         let (config, tensors) = peft::read(&theirs).expect("PEFT's adapter");
         assert_eq!(

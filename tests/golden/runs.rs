@@ -18,10 +18,11 @@ use serde_json::Value;
 use crate::common::training;
 use crate::fixtures::{assert_relative, bits, fixture, json};
 
-pub const DECODERS: [&str; 10] = [
+pub const DECODERS: [&str; 11] = [
     "tiny_llama",
     "tiny_llama3",
     "tiny_mistral",
+    "tiny_ministral",
     "tiny_qwen2",
     "tiny_qwen2_window",
     "tiny_qwen3",

@@ -27,7 +27,8 @@ impl Sample {
         self.add(count, |random| {
             let mut cell = common(random, modules, &[1, 2, 3, 5, 8], lengths);
             cell.insert("model".into(), json!(model));
-            if model.ends_with("tiny_phi3") && cell.get("adapter").is_some_and(|adapter| adapter == "ln_tuning") {
+            let has_norms = !["tiny_phi3", "tiny_ministral"].iter().any(|name| model.ends_with(name));
+            if !has_norms && cell.get("adapter").is_some_and(|adapter| adapter == "ln_tuning") {
                 // PEFT chooses no norms of it.
                 cell.insert("adapter".into(), json!("lora"));
             }

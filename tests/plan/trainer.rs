@@ -114,13 +114,14 @@ const PHI3: [&str; 4] = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"];
 /// Its original context has 16 tokens.
 const PHIS_LENGTHS: [usize; 5] = [2, 16, 17, 31, 64];
 /// Models of the fixtures with Llama's linear layers, which see up to 64 tokens.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 7] = [
     "tiny_mistral",
     "tiny_qwen2",
     "tiny_qwen3",
     "tiny_gemma2",
     "tiny_gemma3",
     "tiny_gemma",
+    "tiny_ministral",
 ];
 const DISTILBERT: [&str; 6] = ["q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"];
 const BERT: [&str; 4] = ["query", "key", "value", "dense"];

@@ -144,7 +144,7 @@ pub struct Defaults {
 pub(super) enum Windows {
     /// No block.
     Never,
-    /// All blocks.
+    /// Those that `layer_types` names; without it all blocks.
     All,
     /// With `use_sliding_window`, the blocks from `max_window_layers` on or those that `layer_types` names.
     Later,

@@ -253,10 +253,11 @@ fn sliding_window(keys: &Keys, layers: usize) -> Result<Option<SlidingWindow>, C
     };
     match defaults.windows {
         Windows::Never => Ok(None),
-        Windows::All => Ok(tokens.map(|tokens| SlidingWindow {
-            tokens,
-            layers: vec![true; layers],
-        })),
+        Windows::All => {
+            let Some(tokens) = tokens else { return Ok(None) };
+            let layers = layer_types(keys, layers)?.unwrap_or_else(|| vec![true; layers]);
+            Ok(Some(SlidingWindow { tokens, layers }))
+        }
         Windows::Later => {
             let is_used = keys.flag("use_sliding_window")?.unwrap_or(false);
             let tokens = tokens.filter(|_| is_used);

@@ -8,6 +8,7 @@ mod gemma;
 mod gemma2;
 mod gemma3;
 mod llama;
+mod ministral;
 mod mistral;
 mod phi3;
 mod qwen2;
@@ -43,6 +44,8 @@ families! {
     Llama => llama,
     /// Jiang et al. 2023, arXiv:2310.06825.
     Mistral => mistral,
+    /// Mistral AI 2024, "Un Ministral, des Ministraux".
+    Ministral => ministral,
     /// Qwen 2 and 2.5: Yang et al. 2024, arXiv:2407.10671.
     Qwen2 => qwen2,
     /// Yang et al. 2025, arXiv:2505.09388.

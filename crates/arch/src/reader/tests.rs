@@ -164,6 +164,18 @@ fn windows_of_some_layers_are_found() {
             "{message}"
         );
     }
+    let ministral = |keys: Value| {
+        read(merged(
+            json!({"model_type": "ministral", "num_hidden_layers": 4}),
+            &keys,
+        ))
+        .unwrap()
+    };
+    assert_eq!(
+        [0, 3].map(|at| ministral(json!({})).window(at)),
+        [Some(4096), Some(4096)]
+    );
+    assert_eq!(ministral(types).sliding_window.map(|window| window.layers), mixed);
     // Gemma's pattern, if the types are not listed.
     let gemma = |keys: Value| {
         let config = read(merged(json!({"model_type": "gemma2", "num_hidden_layers": 4}), &keys)).unwrap();

@@ -1,0 +1,16 @@
+//! Ministral: transformers' `MinistralForCausalLM`. Mistral with a window in some layers, by the code of Qwen 2.
+
+use super::{mistral, qwen2};
+use crate::description::Description;
+
+pub(crate) const FAMILY: Description = Description {
+    model_type: "ministral",
+    class: "Ministral",
+    // PEFT chooses neither, and no release before 5 has been studied.
+    ia3: None,
+    tuned_norms: None,
+    releases: None,
+    both_masks: qwen2::FAMILY.both_masks,
+    keys: &["layer_types", "sliding_window"],
+    ..mistral::FAMILY
+};
