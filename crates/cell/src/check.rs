@@ -4,6 +4,7 @@ mod adapter;
 mod data;
 mod found;
 mod gpu;
+mod idle;
 mod invalid;
 mod model;
 mod offload;
@@ -30,6 +31,7 @@ impl Cell {
         let (keys, mut found) = (self.to_map(), Found::default());
         self.check_model(&mut found);
         self.check_task(&mut found);
+        self.check_idle(&keys, &mut found);
         self.check_stack(&keys, &mut found);
         self.check_adapter(&mut found);
         self.check_sizes(&mut found);

@@ -8,7 +8,7 @@ use super::acts::{
     candle, torch,
 };
 use super::allocator::{Allocator, Variable};
-use super::facts::{CANDLE, Facts, TORCH};
+use super::facts::{CANDLE, Facts, Idle, TORCH, UNPACKED};
 use super::map::cell_keys;
 use super::plain::{plain_blocks, plain_data, plain_offload, plain_targets, sorted, unless};
 use super::torch::Torch;
@@ -76,6 +76,7 @@ cell_keys! {
         #[schemars(range(min = 2))]
         num_labels: usize = DEFAULT_LABELS => {
             heeded: |cell| cell.task != Task::CausalLm,
+            idle: Idle::by("task", "a causal language model has no labels").or("write `task: sequence_classification`"),
             no_technique: "a fact of the data",
             acts: [both(BERT, "3", &[Bytes, File, Loss], &[Bytes, File])],
         }
@@ -129,6 +130,7 @@ cell_keys! {
         trainable: Option<Vec<NamePattern>> = None => {
             plain: |list, _| list.map(sorted),
             heeded: |cell| cell.method().is_none(),
+            idle: Idle::by("rank", "adapters leave the model's weights as they are").or("use `rank: 0`"),
             example: "[]",
             no_technique: "what is trained is the experiment",
             acts: [both(FULL, "['.*norm']", &[Bytes, Loss], &[Bytes])],
@@ -477,6 +479,7 @@ cell_keys! {
         /// 4-bit data type of int4.
         bnb_4bit_quant_type: QuantType = QuantType::Nf4 => {
             heeded: |cell| cell.dtype == Dtype::Int4,
+            idle: Idle::by("dtype", "only int4 has codes of 4 bits").or("use `dtype: int4`"),
             no_technique: "both types have 4 bits",
             of_training: true,
             acts: [candle(INT4, "fp4", &[Loss])],
@@ -485,12 +488,14 @@ cell_keys! {
         #[schemars(extend("enum" = BLOCK_SIZES))]
         bnb_4bit_blocksize: usize = DEFAULT_BLOCK_SIZE => {
             heeded: |cell| cell.dtype == Dtype::Int4,
+            idle: Idle::by("dtype", "only int4 has scales of blocks").or("use `dtype: int4`"),
             no_technique: "saves 0.1 bit a weight at most beside double quantisation",
             acts: [both("dtype: int4, bnb_4bit_use_double_quant: false", "128", &[Bytes, Loss], &[Bytes])],
         }
         /// Quantise int4's scales a second time.
         bnb_4bit_use_double_quant: bool = true => {
             heeded: |cell| cell.dtype == Dtype::Int4,
+            idle: Idle::by("dtype", "only int4 has scales to quantise twice").or("use `dtype: int4`"),
             acts: [both(INT4, "false", &[Bytes, Loss], &[Bytes])],
         }
         /// Number format of int4's products, and of the weights that int4 leaves unquantised; on PyTorch's stack, int8's too.
@@ -499,6 +504,7 @@ cell_keys! {
                 Stack::Candle => cell.dtype == Dtype::Int4,
                 Stack::Torch => cell.dtype.is_quantised(),
             },
+            idle: Idle::by("dtype", "only int4 has products of its own format").or("use `dtype: int4`"),
             acts: [
                 both(INT4, "float32", &[Bytes, Loss], &[Bytes]),
                 torch(INT8, "float32", &[Bytes]),
@@ -513,6 +519,7 @@ cell_keys! {
                 Stack::Torch => unless(threshold, &TRANSFORMERS_INT8_THRESHOLD),
             },
             heeded: |cell| cell.dtype == Dtype::Int8,
+            idle: Idle::by("dtype", "only int8 has products of 8 bits").or("use `dtype: int8`"),
             example: "6.0",
             of_training: true,
             acts: [
@@ -533,6 +540,7 @@ cell_keys! {
         loss: Option<Loss> = None => {
             open: |cell| Some(cell.default_loss()),
             heeded: |cell| cell.task == Task::CausalLm,
+            idle: Idle::by("task", "a classifier has one row of logits a sample"),
             example: "chunked",
             acts: [
                 candle(LORA, "full", &[Bytes, Loss]),
@@ -547,6 +555,8 @@ cell_keys! {
         /// with `bf16` does.
         upcast: Upcast = Upcast::None => {
             heeded: |cell| cell.dtype.is_quantised(),
+            idle: Idle::by("dtype", "PEFT's k-bit preparation is for quantised weights")
+                .or("use `dtype: int4` or `int8`"),
             acts: [both(INT4, "peft", &[Bytes, Loss], &[Bytes])],
         }
         /// The format of mixed precision by torch.autocast: none, bfloat16 or float16. Products and what lies between them have
@@ -808,6 +818,7 @@ cell_keys! {
         packing_separator: PackingSeparator = PackingSeparator::None => {
             stacks: CANDLE,
             heeded: |cell| cell.packing,
+            idle: UNPACKED,
             no_technique: "adds tokens",
             acts: [candle(PACKED, "eos", &[Bytes, Tokens])],
         }
@@ -816,6 +827,7 @@ cell_keys! {
         packing_attention: PackingAttention = PackingAttention::BlockDiagonal => {
             stacks: CANDLE,
             heeded: |cell| cell.packing,
+            idle: UNPACKED,
             no_technique: "adds attention between samples",
             acts: [candle(PACKED, "full", &[Bytes, Loss])],
         }

@@ -53,6 +53,8 @@ pub struct Facts {
     pub stacks: &'static [Stack],
     /// Whether a cell heeds it, and what is below it, for all that its stack, method and optimizer say.
     pub heeded: fn(&Deciding) -> bool,
+    /// What is wrong with a value of it in a cell that does not heed it, if that is all there is to say.
+    pub idle: Option<Idle>,
     /// True if it says something of our process and nothing of what is trained.
     pub of_process: bool,
     /// True if it is one of adapters that every method has.
@@ -73,11 +75,39 @@ pub struct Facts {
     pub nested: &'static [(&'static str, Self)],
 }
 
+/// Why a key has no effect in some cells.
+#[derive(Debug, Clone, Copy)]
+pub struct Idle {
+    /// The key that decides it.
+    pub by: &'static str,
+    /// The reason.
+    pub reason: &'static str,
+    /// What to do other than to leave the key out.
+    pub or: Option<&'static str>,
+}
+
+impl Idle {
+    pub(super) const fn by(by: &'static str, reason: &'static str) -> Self {
+        Self { by, reason, or: None }
+    }
+
+    pub(super) const fn or(self, other: &'static str) -> Self {
+        Self {
+            or: Some(other),
+            ..self
+        }
+    }
+}
+
+/// Of keys that say how samples are packed.
+pub(super) const UNPACKED: Idle = Idle::by("packing", "does nothing without packing").or("write `packing: true`");
+
 impl Facts {
     /// A key of which nothing is known: both stacks heed it, always.
     pub const NONE: Self = Self {
         stacks: &[Stack::Candle, Stack::Torch],
         heeded: |_| true,
+        idle: None,
         of_process: false,
         of_adapters: false,
         aliases: &[],

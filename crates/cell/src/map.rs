@@ -20,6 +20,7 @@ macro_rules! cell_keys {
                     $(plain: $plain:expr,)?
                     $(stacks: $stacks:expr,)?
                     $(heeded: $heeded:expr,)?
+                    $(idle: $idle:expr,)?
                     $(of_process: $of_process:expr,)?
                     $(of_adapters: $of_adapters:expr,)?
                     $(aliases: $aliases:expr,)?
@@ -54,6 +55,7 @@ macro_rules! cell_keys {
                 $((stringify!($key), $crate::facts::Facts {
                     $(stacks: $stacks,)?
                     $(heeded: $heeded,)?
+                    $(idle: Some($idle),)?
                     $(of_process: $of_process,)?
                     $(of_adapters: $of_adapters,)?
                     $(aliases: &$aliases,)?

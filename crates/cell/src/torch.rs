@@ -1,7 +1,7 @@
 //! The key `torch`: PyTorch's training loop and the releases that a plan is of.
 
 use super::acts::{GENERATING, INT4, LORA, Move::*, torch};
-use super::facts::{Deciding, Facts};
+use super::facts::{Deciding, Facts, Idle, UNPACKED};
 use super::map::cell_keys;
 use super::{Adapter, Attention, Autocast, Generation, OutputLifetime, PackingStrategy, Task, Upcast, ZeroGrad};
 
@@ -67,6 +67,7 @@ cell_keys! {
         /// for flash_attention_2. `wrapped` lays all tokens in a row and cuts it every max_seq_length.
         packing_strategy: PackingStrategy = PackingStrategy::Bfd => {
             heeded: |cell| cell.packing,
+            idle: UNPACKED,
             no_technique: "a way of packing, whose rows are another experiment",
             acts: [
                 torch(
@@ -87,6 +88,7 @@ cell_keys! {
         /// after it leaves more in the allocator. Default: not, with a range for both; int4 and int8 need a `device_map`.
         device_map: Option<bool> = None => {
             heeded: |cell| !cell.dtype.is_quantised(),
+            idle: Idle::by("dtype", "quantised weights are loaded with a device_map, always"),
             example: "true",
             no_technique: "a fact of how the script loads",
             acts: [

@@ -81,14 +81,6 @@ impl Cell {
 
     fn check_trainable(&self, patterns: &[NamePattern], found: &mut Found) {
         let invalid = |message: &str| Invalid::new("trainable", message);
-        if self.method().is_some() {
-            let message = "adapters leave the model's weights as they are";
-            found.add(
-                Invalid::idle("trainable", message)
-                    .with("rank")
-                    .help("leave the key out, or use `rank: 0`"),
-            );
-        }
         if patterns.is_empty() {
             found.add(invalid("the list is empty").help("leave the key out to train every weight"));
         }

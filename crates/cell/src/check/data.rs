@@ -42,7 +42,7 @@ impl Cell {
         }
     }
 
-    /// Packed rows are for decoders, and keys of packing for packed rows.
+    /// Packed rows are for decoders, and have no padding.
     pub(super) fn check_packing(&self, found: &mut Found) {
         if self.packing && self.task == Task::SequenceClassification {
             found.add(
@@ -59,22 +59,6 @@ impl Cell {
                 Invalid::idle("pad_to_multiple_of", "packed rows have no padding")
                     .with("packing")
                     .help("leave the key out"),
-            );
-        }
-        let default = Self::default();
-        let given = [
-            ("packing_separator", self.packing_separator != default.packing_separator),
-            ("packing_attention", self.packing_attention != default.packing_attention),
-            (
-                "torch.packing_strategy",
-                self.torch.packing_strategy != default.torch.packing_strategy,
-            ),
-        ];
-        for (key, _) in given.into_iter().filter(|(_, given)| *given && !self.packing) {
-            found.add(
-                Invalid::idle(key, "does nothing without packing")
-                    .with("packing")
-                    .help("leave the key out, or write `packing: true`"),
             );
         }
     }

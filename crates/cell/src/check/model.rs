@@ -7,7 +7,7 @@ use hub::HubName;
 
 use super::super::{Cell, Stack, Task, Weights};
 use super::found::Found;
-use options::invalid::{Invalid, at_least, at_most};
+use options::invalid::Invalid;
 
 impl Cell {
     pub(super) fn check_model(&self, found: &mut Found) {
@@ -82,15 +82,6 @@ impl Cell {
                 )),
             );
         }
-        if !classifies && self.num_labels != Cell::default().num_labels {
-            found.add(
-                Invalid::idle("num_labels", "a causal language model has no labels")
-                    .with("task")
-                    .help("leave the key out, or write `task: sequence_classification`"),
-            );
-        }
-        found.check(at_least("num_labels", self.num_labels, 2));
-        found.check(at_most("num_labels", self.num_labels, 1 << 16));
     }
 }
 

@@ -15,6 +15,7 @@ use super::super::{
     Stack, TargetModules, Task, Upcast, ZeroGrad,
 };
 use super::found::Found;
+use super::idle::value;
 use options::invalid::{Checked, Invalid, at_least, at_most};
 
 /// The variables of PyTorch's allocator; the first is heeded where both are set.
@@ -22,12 +23,7 @@ pub(super) const PYTORCH_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_
 
 impl Cell {
     pub(super) fn check_stack(&self, keys: &Map<String, Value>, found: &mut Found) {
-        self.check_int4(keys, found);
-        self.check_int8(found);
-        if self.loss.is_some() && self.task != Task::CausalLm {
-            let invalid = Invalid::idle("loss", "a classifier has one row of logits a sample");
-            found.add(invalid.with("task").help("leave the key out"));
-        }
+        self.check_quantised(found);
         self.check_single_stack(keys, found);
         found.check(self.check_upcast());
         match self.stack {
@@ -39,7 +35,7 @@ impl Cell {
     /// The keys that only the other stack heeds must have their defaults.
     fn check_single_stack(&self, keys: &Map<String, Value>, found: &mut Found) {
         for (key, facts) in of_others(self.stack) {
-            match (find(keys, &key), find(Cell::default_map(), &key)) {
+            match (value(keys, &key), value(Cell::default_map(), &key)) {
                 (value, default) if value == default => {}
                 (Value::Object(map), Value::Object(defaults)) if self.stack == Stack::Candle => {
                     let differing = map.iter().filter(|(name, value)| defaults.get(*name) != Some(*value));
@@ -175,7 +171,6 @@ impl Cell {
         found.check(self.pytorch_allocator().map(drop));
         self.check_padding_free(found);
         found.check(self.check_transformers());
-        found.check(self.check_device_map());
         found.check(self.check_peft());
         found.check(self.check_trl());
         found.check(self.check_bitsandbytes());
@@ -271,13 +266,6 @@ impl Cell {
     }
 
     fn check_upcast(&self) -> Checked {
-        if self.upcast != Upcast::None && !self.dtype.is_quantised() {
-            return Err(
-                Invalid::idle("upcast", "PEFT's k-bit preparation is for quantised weights")
-                    .with("dtype")
-                    .help("leave the key out, or use `dtype: int4` or `int8`"),
-            );
-        }
         if self.upcast == Upcast::Trl && self.dtype != Dtype::Int4 {
             return Err(Invalid::new("upcast", "TRL casts weights to bfloat16 only with int4")
                 .with("dtype")
@@ -317,16 +305,6 @@ impl Cell {
             None => Transformers::check(version),
         };
         checked.map_err(|mistake| Invalid::of("torch.transformers_version", mistake))
-    }
-
-    fn check_device_map(&self) -> Checked {
-        if self.torch.device_map.is_none() || !self.dtype.is_quantised() {
-            return Ok(());
-        }
-        let message = "quantised weights are loaded with a device_map, always";
-        Err(Invalid::idle("torch.device_map", message)
-            .with("dtype")
-            .help("leave the key out"))
     }
 
     fn check_peft(&self) -> Checked {
@@ -430,15 +408,5 @@ impl Cell {
         text.parse()
             .map(|settings| Settings { tie_break, ..settings })
             .map_err(|mistake: Mistake| Invalid::of(key(name), mistake))
-    }
-}
-
-/// The value of a dotted key; null if there is none.
-fn find<'m>(keys: &'m Map<String, Value>, path: &str) -> &'m Value {
-    let (first, rest) = path.split_once('.').unwrap_or((path, ""));
-    let value = keys.get(first).unwrap_or(&Value::Null);
-    match rest {
-        "" => value,
-        _ => rest.split('.').fold(value, |value, name| &value[name]),
     }
 }

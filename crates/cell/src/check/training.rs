@@ -23,6 +23,8 @@ impl Cell {
             self.gradient_accumulation_steps,
             1 << 20,
         ));
+        found.check(at_least("num_labels", self.num_labels, 2));
+        found.check(at_most("num_labels", self.num_labels, 1 << 16));
         // One token has no successor to predict.
         found.check(at_least("max_seq_length", self.max_seq_length, 2));
         found.check(at_most("max_seq_length", self.max_seq_length, 1 << 24));
