@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::interface::{Context, Facts, Field, Layer, Method, Of, OwnScales, SavedTensor, Tensor, fixed, key, start};
-use crate::invalid::{self, Invalid};
-use crate::{Dtype, Patterns, Stack, matching};
+use crate::invalid::Invalid;
+use crate::{Dtype, Patterns, Stack};
 
 /// The first product's factors, `[output features, rank]` and `[rank, input features]`, and the second's.
 pub const HADA: [&str; 4] = ["hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b"];
@@ -65,18 +65,17 @@ impl Default for Loha {
     }
 }
 
-impl Loha {
-    fn own_scales(&self) -> OwnScales<'_> {
-        OwnScales {
+impl Method for Loha {
+    fn own_scales(&self) -> Option<OwnScales<'_>> {
+        Some(OwnScales {
             map: "loha",
             ranks: &self.rank_pattern,
             alphas: &self.alpha_pattern,
             alpha_key: "loha.alpha",
-        }
+            alpha: Some(self.alpha),
+        })
     }
-}
 
-impl Method for Loha {
     fn tensors(&self, layer: &Layer<'_>) -> Vec<Tensor> {
         let (rank, left, right) = (layer.rank, layer.rows, layer.columns);
         let shapes = [[left, rank], [rank, right]];
@@ -87,40 +86,10 @@ impl Method for Loha {
             .collect()
     }
 
-    fn shorter_side(&self, rank: usize) -> usize {
-        self.rank_pattern.values().fold(rank, |most, of| most.max(*of))
-    }
-
-    fn rank_pattern(&self) -> Option<&Patterns<usize>> {
-        Some(&self.rank_pattern)
-    }
-
-    fn scale(&self, rank: usize, _lora_alpha: f64, module: &str) -> f64 {
-        scale(rank, self.alpha, &self.alpha_pattern, module)
-    }
-
-    fn alpha_pattern(&self) -> Option<&Patterns<f64>> {
-        Some(&self.alpha_pattern)
-    }
-
-    fn check_values(&self, found: &mut Vec<Invalid>) {
-        found.extend(invalid::alpha("loha.alpha", self.alpha).err());
-        self.own_scales().check_values(found);
-    }
-
-    fn check_patterns(&self, rank: usize, _lora_alpha: f64, found: &mut Vec<Invalid>) {
-        self.own_scales().check_idle(rank, self.alpha, found);
-    }
-
     fn check(&self, context: &Context<'_>, found: &mut Vec<Invalid>) {
         self.check_patterns(context.rank, context.lora_alpha, found);
         check_four_bits(context, found);
     }
-}
-
-/// The factor of a product of a module whose adapter has this rank: its alpha, or that of all, over the rank.
-pub(super) fn scale(rank: usize, alpha: f64, alphas: &Patterns<f64>, module: &str) -> f64 {
-    matching(alphas, module).unwrap_or(alpha) / rank as f64
 }
 
 /// What PEFT does not do beside weights of 4 bits, whose shape it takes for the layer's.

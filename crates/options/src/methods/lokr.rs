@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::interface::{Context, Facts, Layer, Method, Of, OwnScales, SavedTensor, Tensor, fixed, key, start, word};
-use super::loha::{DROPOUTS, check_four_bits, scale};
+use super::loha::{DROPOUTS, check_four_bits};
 use crate::Patterns;
-use crate::invalid::{self, Invalid, at_least};
+use crate::invalid::{Invalid, at_least};
 
 /// The first matrix, `[l, m]`, or its factors.
 pub const LOKR_W1: [&str; 3] = ["lokr_w1", "lokr_w1_a", "lokr_w1_b"];
@@ -107,15 +107,6 @@ pub struct LokrShape {
 }
 
 impl Lokr {
-    fn own_scales(&self) -> OwnScales<'_> {
-        OwnScales {
-            map: "lokr",
-            ranks: &self.rank_pattern,
-            alphas: &self.alpha_pattern,
-            alpha_key: "lokr.alpha",
-        }
-    }
-
     /// The shapes for a layer with an adapter of this rank (`update_layer` in PEFT's `tuners/lokr/layer.py`).
     pub fn shape(&self, rank: usize, rows: usize, columns: usize) -> LokrShape {
         let [l, k] = self.factors(rows);
@@ -150,6 +141,16 @@ impl Lokr {
 }
 
 impl Method for Lokr {
+    fn own_scales(&self) -> Option<OwnScales<'_>> {
+        Some(OwnScales {
+            map: "lokr",
+            ranks: &self.rank_pattern,
+            alphas: &self.alpha_pattern,
+            alpha_key: "lokr.alpha",
+            alpha: Some(self.alpha),
+        })
+    }
+
     fn tensors(&self, layer: &Layer<'_>) -> Vec<Tensor> {
         let shape = self.shape(layer.rank, layer.rows, layer.columns);
         let matrix = |names: [&'static str; 3], [rows, columns]: [usize; 2], rank: Option<usize>| match rank {
@@ -168,29 +169,14 @@ impl Method for Lokr {
         usize::MAX
     }
 
-    fn rank_pattern(&self) -> Option<&Patterns<usize>> {
-        Some(&self.rank_pattern)
-    }
-
-    fn scale(&self, rank: usize, _lora_alpha: f64, module: &str) -> f64 {
-        scale(rank, self.alpha, &self.alpha_pattern, module)
-    }
-
-    fn alpha_pattern(&self) -> Option<&Patterns<f64>> {
-        Some(&self.alpha_pattern)
-    }
-
     fn check_values(&self, found: &mut Vec<Invalid>) {
-        found.extend(invalid::alpha("lokr.alpha", self.alpha).err());
-        self.own_scales().check_values(found);
+        if let Some(own) = self.own_scales() {
+            own.check_values(found);
+        }
         if let Some(factor) = self.decompose_factor {
             let least = at_least("lokr.decompose_factor", factor, 1);
             found.extend(least.err().map(|invalid| invalid.help(NO_FACTOR)));
         }
-    }
-
-    fn check_patterns(&self, rank: usize, _lora_alpha: f64, found: &mut Vec<Invalid>) {
-        self.own_scales().check_idle(rank, self.alpha, found);
     }
 
     fn check(&self, context: &Context<'_>, found: &mut Vec<Invalid>) {

@@ -98,18 +98,19 @@ impl Lora {
     pub fn loraplus_lr_ratio(&self) -> f64 {
         self.loraplus_lr_ratio.unwrap_or(1.0)
     }
+}
 
-    fn own_scales(&self) -> OwnScales<'_> {
-        OwnScales {
+impl Method for Lora {
+    fn own_scales(&self) -> Option<OwnScales<'_>> {
+        Some(OwnScales {
             map: "lora",
             ranks: &self.rank_pattern,
             alphas: &self.alpha_pattern,
             alpha_key: "lora_alpha",
-        }
+            alpha: None,
+        })
     }
-}
 
-impl Method for Lora {
     fn tensors(&self, layer: &Layer<'_>) -> Vec<Tensor> {
         let a = Tensor {
             is_trained: layer.lora_fa == LoraATraining::Trained,
@@ -121,22 +122,10 @@ impl Method for Lora {
         [a, b].into_iter().chain(magnitude).collect()
     }
 
-    fn shorter_side(&self, rank: usize) -> usize {
-        self.rank_pattern.values().fold(rank, |most, of| most.max(*of))
-    }
-
-    fn rank_pattern(&self) -> Option<&Patterns<usize>> {
-        Some(&self.rank_pattern)
-    }
-
     fn scale(&self, rank: usize, lora_alpha: f64, module: &str) -> f64 {
         let rank = rank as f64;
         let divisor = if self.use_rslora { rank.sqrt() } else { rank };
         matching(&self.alpha_pattern, module).unwrap_or(lora_alpha) / divisor
-    }
-
-    fn alpha_pattern(&self) -> Option<&Patterns<f64>> {
-        Some(&self.alpha_pattern)
     }
 
     fn bias(&self) -> Bias {
@@ -159,16 +148,14 @@ impl Method for Lora {
     }
 
     fn check_values(&self, found: &mut Vec<Invalid>) {
-        self.own_scales().check_values(found);
+        if let Some(own) = self.own_scales() {
+            own.check_values(found);
+        }
         if let Some(ratio) = self.loraplus_lr_ratio {
             let holds = ratio > 0.0 && ratio <= 1e6;
             let range = "more than 0 and at most 1e6";
             found.extend(number("lora.loraplus_lr_ratio", ratio, holds, range).err());
         }
-    }
-
-    fn check_patterns(&self, rank: usize, lora_alpha: f64, found: &mut Vec<Invalid>) {
-        self.own_scales().check_idle(rank, lora_alpha, found);
     }
 
     fn check(&self, context: &Context<'_>, found: &mut Vec<Invalid>) {

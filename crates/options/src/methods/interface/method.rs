@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::Facts;
+use super::{Facts, OwnScales};
 use crate::{Bias, Invalid, LoraATraining, ModelOptions, Patterns, Stack};
 
 /// The options of a method.
@@ -13,20 +13,25 @@ pub trait Method: Debug {
         Vec::new()
     }
 
+    /// Ranks and alphas of some modules, of methods that have them.
+    fn own_scales(&self) -> Option<OwnScales<'_>> {
+        None
+    }
+
     /// The shorter side of the largest matrix that is trained, of adapters of this rank.
     fn shorter_side(&self, rank: usize) -> usize {
-        let _ = rank;
-        1
+        let ranks = self.rank_pattern().map(Patterns::values);
+        ranks.map_or(1, |ranks| ranks.fold(rank, |most, of| most.max(*of)))
     }
 
     /// Other ranks of some modules.
     fn rank_pattern(&self) -> Option<&Patterns<usize>> {
-        None
+        self.own_scales().map(|own| own.ranks)
     }
 
     /// Another alpha of some modules.
     fn alpha_pattern(&self) -> Option<&Patterns<f64>> {
-        None
+        self.own_scales().map(|own| own.alphas)
     }
 
     /// Probability of dropout on the adapters' inputs, where it is one of these options.
@@ -36,8 +41,8 @@ pub trait Method: Debug {
 
     /// The factor of what is added to the weight of the module called `module` in full, whose adapter has this rank.
     fn scale(&self, rank: usize, lora_alpha: f64, module: &str) -> f64 {
-        let _ = (rank, lora_alpha, module);
-        1.0
+        let own = self.own_scales();
+        own.map_or(1.0, |own| own.alpha_of(module, lora_alpha) / rank as f64)
     }
 
     /// The biases that are trained beside the adapters.
@@ -71,12 +76,16 @@ pub trait Method: Debug {
 
     /// Adds the values that are out of their range or contradict another of these options.
     fn check_values(&self, found: &mut Vec<Invalid>) {
-        let _ = found;
+        if let Some(own) = self.own_scales() {
+            own.check_values(found);
+        }
     }
 
     /// Adds the patterns that say what all modules have already, with adapters of this rank.
     fn check_patterns(&self, rank: usize, lora_alpha: f64, found: &mut Vec<Invalid>) {
-        let _ = (rank, lora_alpha, found);
+        if let Some(own) = self.own_scales() {
+            own.check_idle(rank, lora_alpha, found);
+        }
     }
 
     /// Adds what does not go with the rest of a cell.

@@ -10,4 +10,4 @@ pub use facts::{Facts, Of, SavedTensor};
 pub use field::{Field, KeyField};
 pub(super) use field::{fixed, key, other_start, remark, start, word};
 pub use method::{Context, Layer, Method, Tensor};
-pub(super) use own_scales::OwnScales;
+pub use own_scales::OwnScales;

@@ -1,10 +1,11 @@
 //! Ranks and alphas of some modules, beside those of all.
 
-use crate::Patterns;
 use crate::invalid::{self, Invalid};
+use crate::{Patterns, matching};
 
-/// The patterns of one map of a spec, which LoRA, LoHa and LoKr have.
-pub(crate) struct OwnScales<'a> {
+/// The patterns of one map of a spec.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnScales<'a> {
     /// The map.
     pub(crate) map: &'static str,
     /// Other ranks.
@@ -13,11 +14,19 @@ pub(crate) struct OwnScales<'a> {
     pub(crate) alphas: &'a Patterns<f64>,
     /// The key of the alpha of all modules.
     pub(crate) alpha_key: &'static str,
+    /// That alpha, if it is not LoRA's.
+    pub(crate) alpha: Option<f64>,
 }
 
 impl OwnScales<'_> {
+    /// The alpha of the module called `module` in full.
+    pub(crate) fn alpha_of(&self, module: &str, lora_alpha: f64) -> f64 {
+        matching(self.alphas, module).unwrap_or(self.alpha.unwrap_or(lora_alpha))
+    }
+
     /// Adds the values that are out of their range.
     pub(crate) fn check_values(&self, found: &mut Vec<Invalid>) {
+        found.extend(self.alpha.and_then(|alpha| invalid::alpha(self.alpha_key, alpha).err()));
         for (pattern, rank) in self.ranks {
             let key = format!("{}.rank_pattern.{pattern}", self.map);
             found.extend(invalid::rank(&key, *rank).err());
@@ -29,7 +38,8 @@ impl OwnScales<'_> {
     }
 
     /// Adds the patterns that say what all modules have already.
-    pub(crate) fn check_idle(&self, rank: usize, alpha: f64, found: &mut Vec<Invalid>) {
+    pub(crate) fn check_idle(&self, rank: usize, lora_alpha: f64, found: &mut Vec<Invalid>) {
+        let alpha = self.alpha.unwrap_or(lora_alpha);
         let idle = |key: String, what: &str, with| {
             let invalid = Invalid::idle(key, format!("{what} of every module already"));
             invalid.with(with).help("leave the pattern out")
