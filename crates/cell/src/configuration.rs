@@ -135,14 +135,8 @@ cell_keys! {
             no_technique: "what is trained is the experiment",
             acts: [both(FULL, "['.*norm']", &[Bytes, Loss], &[Bytes])],
         }
-        /// The method of the adapters: lora, dora, ia3, miss, vera, oft, loha, lokr, prompt_tuning, prefix_tuning or ln_tuning. dora is PEFT's `use_dora: true`: it scales each row of
-        /// W + BA, with W the weight and BA LoRA's product, to a trained magnitude, and our trainer has it without lora_dropout.
-        /// ia3 trains a factor for each output of a layer, or each input, and has no rank. miss multiplies the sum of the input's
-        /// shards with a trained block. vera trains vectors between and after random factors that all layers share.
-        /// oft rotates the inputs of a layer block by block. loha adds the element-wise product of two low-rank products, and lokr
-        /// the Kronecker product of a small matrix and a low-rank product.
-        /// prompt_tuning trains the embeddings of virtual tokens before each sequence of a decoder, and prefix_tuning their keys and
-        /// values in each block. ln_tuning trains the norms that PEFT chooses for the family.
+        /// The method of the adapters.
+        #[schemars(extend("description" = adapter_meaning()))]
         adapter: Adapter = Adapter::Lora => {
             of_adapters: true,
             aliases: ["use_dora", "peft_use_dora"],
@@ -1196,6 +1190,23 @@ fn model_meaning() -> String {
          Face Hub: `owner/name` or `hf://owner/name@revision`. Our trainer trains models whose \
          config.json has one of these types: {}.",
         check::trained().join(", ")
+    )
+}
+
+/// The description of `adapter`, with the methods of today.
+fn adapter_meaning() -> String {
+    let names = Adapter::ALL.map(Adapter::name).join(", ");
+    let (names, last) = names.rsplit_once(", ").unwrap_or_default();
+    format!(
+        "The method of the adapters: {names} or {last}. \
+         dora is PEFT's `use_dora: true`: it scales each row of W + BA, with W the weight and BA LoRA's product, to a \
+         trained magnitude, and our trainer has it without lora_dropout. ia3 trains a factor for each output of a \
+         layer, or each input, and has no rank. miss multiplies the sum of the input's shards with a trained block. \
+         vera trains vectors between and after random factors that all layers share. oft rotates the inputs of a \
+         layer block by block. loha adds the element-wise product of two low-rank products, and lokr the Kronecker \
+         product of a small matrix and a low-rank product. prompt_tuning trains the embeddings of virtual tokens \
+         before each sequence of a decoder, and prefix_tuning their keys and values in each block. ln_tuning trains \
+         the norms that PEFT chooses for the family."
     )
 }
 

@@ -44,6 +44,11 @@ impl Deciding {
     pub fn method(&self) -> Option<Adapter> {
         (self.rank > 0).then_some(self.adapter)
     }
+
+    /// True for a decoder without a key-value cache before each sequence already.
+    pub(super) fn may_cache(&self) -> bool {
+        self.task == Task::CausalLm && !self.method().is_some_and(Adapter::is_cached)
+    }
 }
 
 /// What is known of a key.

@@ -1,7 +1,22 @@
 //! The keys that a cell heeds. One that it does not heed changes nothing in it.
 
 use super::stacks::stacks;
-use super::{Adapter, Cell, Deciding, Facts};
+use super::{Adapter, Cell, Deciding, Facts, Measure};
+
+/// The keys that a whole training heeds, and a profile does not.
+pub fn of_trainings() -> impl Iterator<Item = &'static str> {
+    let cell = |measure| {
+        Cell {
+            measure,
+            ..Cell::default()
+        }
+        .deciding()
+    };
+    let (training, profile) = (cell(Measure::Epoch), cell(Measure::Profile));
+    let is_of_training = move |facts: &Facts| (facts.heeded)(&training) && !(facts.heeded)(&profile);
+    let of = Cell::FACTS.iter().filter(move |(_, facts)| is_of_training(facts));
+    of.map(|(key, _)| *key)
+}
 
 /// The keys of adapters, which a cell that trains the model's own weights does not have.
 pub(super) fn of_adapters() -> impl Iterator<Item = &'static str> {
@@ -53,7 +68,7 @@ impl Deciding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Dtype, Measure, Optimizer, Stack};
+    use crate::{Dtype, Optimizer, Stack};
 
     #[test]
     fn a_cell_heeds_what_its_stack_and_its_method_have() {

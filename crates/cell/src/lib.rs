@@ -28,6 +28,7 @@ pub use allocator::Allocator;
 pub use check::InvalidCell;
 pub use configuration::Cell;
 pub use facts::{Deciding, Facts, Idle};
+pub use heeds::of_trainings;
 pub use keys::is_size;
 pub use paths::path_keys;
 pub use stacks::{mark_stacks, stacks};

@@ -3,14 +3,14 @@
 use super::acts::{GENERATING, INT4, LORA, Move::*, torch};
 use super::facts::{Deciding, Facts, Idle, UNPACKED};
 use super::map::cell_keys;
-use super::{Adapter, Attention, Autocast, Generation, OutputLifetime, PackingStrategy, Task, Upcast, ZeroGrad};
+use super::{Attention, Autocast, Generation, OutputLifetime, PackingStrategy, Task, Upcast, ZeroGrad};
 
 cell_keys! {
     /// Keys of `stack: torch` alone.
     pub struct Torch of Deciding {
         /// Key-value cache while training; transformers builds none where every block is checkpointed.
         use_cache: bool = false => {
-            heeded: |cell| cell.task == Task::CausalLm && cell.method() != Some(Adapter::PrefixTuning),
+            heeded: Deciding::may_cache,
             acts: [torch("torch: {keep_outputs: next_forward}", "true", &[Bytes])],
         }
         /// Lifetime of a micro-batch's outputs (logits and cache) and of their graph. With `none`, nothing but a number
@@ -99,10 +99,7 @@ cell_keys! {
         /// `sdpa` is given keys and values repeated for the queries that share them, also where there is no mask, as a program makes it
         /// to have the memory-efficient kernel on an older GPU. Default: as in transformers_version; today's repeats none there.
         repeat_kv: Option<bool> = None => {
-            heeded: |cell| {
-                let is_decoder = cell.task == Task::CausalLm && cell.method() != Some(Adapter::PrefixTuning);
-                is_decoder && cell.attn_implementation == Attention::Sdpa
-            },
+            heeded: |cell| cell.may_cache() && cell.attn_implementation == Attention::Sdpa,
             example: "true",
             no_technique: "a fact of the release or the script; true costs memory, and false is today's",
             acts: [

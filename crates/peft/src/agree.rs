@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use options::AdapterOptions;
 use options::methods::interface::Field;
-use options::{Adapter, AdapterOptions};
 use serde_json::Value;
 
 use super::config::Config;
@@ -92,10 +92,8 @@ impl Config {
     /// If it names others.
     pub fn check_norms(&self, choices: &[&[&str]]) -> Result<(), FieldError> {
         let names = match &self.target_modules {
-            Some(Targets::Names(names)) if self.adapter() == Adapter::LnTuning => {
-                names.iter().map(String::as_str).collect()
-            }
-            Some(Targets::Pattern(text)) if self.adapter() == Adapter::LnTuning => BTreeSet::from([text.as_str()]),
+            Some(Targets::Names(names)) if self.adapter().is_of_norms() => names.iter().map(String::as_str).collect(),
+            Some(Targets::Pattern(text)) if self.adapter().is_of_norms() => BTreeSet::from([text.as_str()]),
             _ => return Ok(()),
         };
         let choices: BTreeSet<BTreeSet<&str>> = choices.iter().map(|norms| norms.iter().copied().collect()).collect();

@@ -149,7 +149,7 @@ fn check_reentrant(cell: &Cell, model: &ModelConfig, transformers: &Transformers
 
 /// Checks that it is known how a prefix gets into the cache.
 fn check_prefix(cell: &Cell, transformers: &Transformers) -> Result<(), Mistake> {
-    if cell.method() != Some(Adapter::PrefixTuning) || transformers.copies_into_cache {
+    if !cell.method().is_some_and(Adapter::is_cached) || transformers.copies_into_cache {
         return Ok(());
     }
     let message =

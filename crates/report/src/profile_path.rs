@@ -22,23 +22,13 @@ pub(crate) enum Cause {
 }
 
 /// The keys of each cause.
-const KEYS: [(Cause, &[&str]); 3] = [
-    (Cause::MicroBatch, &["batch_size", "max_seq_length", "padding", "data"]),
-    (Cause::Accumulation, &["gradient_accumulation_steps"]),
-    (
-        Cause::Training,
-        &[
-            "measure",
-            "max_steps",
-            "num_train_epochs",
-            "lr_scheduler_type",
-            "warmup_ratio",
-            "warmup_steps",
-            "eval_fraction",
-            "empty_cache_steps",
-        ],
-    ),
-];
+fn keys() -> impl Iterator<Item = (Cause, &'static str)> {
+    let of = |cause, keys: &'static [&str]| keys.iter().map(move |key| (cause, *key));
+    of(Cause::MicroBatch, &["batch_size", "max_seq_length", "padding", "data"])
+        .chain(of(Cause::Accumulation, &["gradient_accumulation_steps"]))
+        .chain(of(Cause::Training, &["measure"]))
+        .chain(cell::of_trainings().map(|key| (Cause::Training, key)))
+}
 
 /// The way from the lowest profile to the highest training that is otherwise equal.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -183,12 +173,12 @@ fn component(cell: &Entry, category: Category) -> Option<f64> {
 
 /// The causes by which two cells differ, in their order; `None` if they differ in another key, too.
 fn causes(from: &Entry, to: &Entry) -> Option<Vec<Cause>> {
-    let keys = key_columns(std::slice::from_ref(from));
-    let differ = keys
+    let columns = key_columns(std::slice::from_ref(from));
+    let differ = columns
         .iter()
         .filter(|key| !is_of_machine(key) && from.get(key) != to.get(key));
-    let cause = |key: &String| KEYS.iter().find(|(_, keys)| keys.contains(&key.as_str()));
-    let causes: Option<Vec<Cause>> = differ.map(|key| cause(key).map(|(cause, _)| *cause)).collect();
+    let cause = |key: &String| keys().find_map(|(cause, own)| (own == key).then_some(cause));
+    let causes: Option<Vec<Cause>> = differ.map(cause).collect();
     let mut causes = causes?;
     causes.sort_unstable();
     causes.dedup();
@@ -202,9 +192,8 @@ fn way<'a>(cells: &[&'a Entry], profile: &'a Entry, training: &'a Entry) -> Vec<
     let mut current = profile;
     while current != training {
         let is_between = |cell: &&&Entry| {
-            let mut keys = KEYS.iter().flat_map(|(_, keys)| keys.iter());
-            let moves = |key: &&str| cell.get(key) == current.get(key) || cell.get(key) == training.get(key);
-            keys.all(moves) && causes(current, cell).is_some_and(|causes| !causes.is_empty())
+            let moves = |(_, key)| cell.get(key) == current.get(key) || cell.get(key) == training.get(key);
+            keys().all(moves) && causes(current, cell).is_some_and(|causes| !causes.is_empty())
         };
         let changed = |cell: &&&Entry| causes(current, cell).map(|causes| (causes.len(), causes));
         // The training itself is always between.

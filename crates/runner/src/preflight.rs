@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use arch::ModelConfig;
 use base::text::{Mistake, to_flow_yaml};
-use cell::{Adapter, Cell, Device, Stack};
+use cell::{Cell, Device, Stack};
 use data::{DataError, KeyError};
 use hub::{HubError, Roots};
 use model::{ModelError, Source};
@@ -121,7 +121,7 @@ pub fn preflight(
             peft::check_options(&roots.path(path), adapter)
                 .map_err(|error| fail("init_adapter", path, error.into()))?;
         }
-        if let (Some(path), Adapter::LnTuning) = (&cell.adapter_config, cell.adapter) {
+        if let Some(path) = cell.adapter_config.as_ref().filter(|_| cell.adapter.is_of_norms()) {
             let norms = config.tuned_norms().unwrap_or_default();
             peft::check_norms(&roots.path(path), norms).map_err(|error| fail("adapter_config", path, error.into()))?;
         }

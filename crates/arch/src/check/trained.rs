@@ -3,8 +3,8 @@
 use base::text::suggestion;
 use options::methods::interface::Method;
 use options::{
-    Adapter, AdapterMethod, AdapterOptions, Bias, ModelOptions, NamePattern, OffloadedBlocks, Patterns, Stack,
-    TargetModules, ends_in,
+    AdapterMethod, AdapterOptions, Bias, ModelOptions, NamePattern, OffloadedBlocks, Patterns, Stack, TargetModules,
+    ends_in,
 };
 
 use crate::config::ModelConfig;
@@ -20,11 +20,11 @@ pub fn check(config: &ModelConfig, options: &ModelOptions, stack: Stack) -> Resu
         return Ok(());
     };
     check_ia3(config, adapter)?;
-    if adapter.adapter() == Adapter::LnTuning && config.tuned_norms().is_none() {
+    if adapter.adapter().is_of_norms() && config.tuned_norms().is_none() {
         return Err(ArchError::TunedNorms(config.family.name()));
     }
     let has_window = (0..config.num_hidden_layers).any(|block| config.window(block).is_some());
-    if has_window && adapter.adapter() == Adapter::PrefixTuning {
+    if has_window && adapter.adapter().is_cached() {
         return Err(ArchError::PrefixWindow(config.family.name()));
     }
     let adapted = adapted(config, adapter, stack);

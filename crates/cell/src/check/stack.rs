@@ -215,7 +215,7 @@ impl Cell {
         }
         let (message, with) = if self.task == Task::SequenceClassification {
             ("an encoder has no key-value cache", "task")
-        } else if self.method() == Some(Adapter::PrefixTuning) {
+        } else if self.method().is_some_and(Adapter::is_cached) {
             ("a prefix is a key-value cache already", "adapter")
         } else if self.gradient_checkpointing == Checkpointing::Full {
             let message = "transformers builds no key-value cache where every block is checkpointed";

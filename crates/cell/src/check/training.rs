@@ -5,7 +5,8 @@ use base::text::{Mistake, either};
 use options::{AutoBatchSize, BatchSearch, ByteSize, Stack};
 use serde_json::{Map, Value};
 
-use super::super::{Cell, Checkpointing, Deciding, Device, Facts, Measure, Optimizer};
+use super::super::heeds::of_trainings;
+use super::super::{Cell, Checkpointing, Device, Measure, Optimizer};
 use super::found::Found;
 use options::invalid::{Invalid, at_least, at_most, number};
 
@@ -270,18 +271,11 @@ impl Cell {
         if self.measure == Measure::Epoch {
             return;
         }
-        let profile = self.deciding();
-        let epoch = Deciding {
-            measure: Measure::Epoch,
-            ..profile
-        };
-        let is_of_epochs = |facts: &Facts| (facts.heeded)(&epoch) && !(facts.heeded)(&profile);
-        let of_epochs = Self::FACTS.iter().filter(|(_, facts)| is_of_epochs(facts));
         let (keys, defaults) = (self.to_map(), Self::default_map());
-        for (key, _) in of_epochs.filter(|(key, _)| keys.get(*key) != defaults.get(*key)) {
+        for key in of_trainings().filter(|key| keys.get(*key) != defaults.get(*key)) {
             found.add(
                 Invalid::idle(
-                    *key,
+                    key,
                     "a profile is one optimizer step and the passes of one more, and this key would do nothing",
                 )
                 .with("measure")

@@ -142,7 +142,17 @@ impl Adapter {
 
     /// True if it is one of virtual tokens before each sequence.
     pub fn has_virtual_tokens(self) -> bool {
-        self.facts().of == Of::VirtualTokens
+        matches!(self.facts().of, Of::VirtualTokens | Of::CachedTokens)
+    }
+
+    /// True if what it trains is a key-value cache.
+    pub fn is_cached(self) -> bool {
+        self.facts().of == Of::CachedTokens
+    }
+
+    /// True if it trains norms of the model.
+    pub fn is_of_norms(self) -> bool {
+        self.facts().of == Of::Norms
     }
 
     /// The keys of a cell that only some methods have.

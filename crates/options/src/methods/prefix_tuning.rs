@@ -11,7 +11,7 @@ pub(super) const FACTS: Facts = Facts {
     title: "Prefix tuning",
     peft_type: "PREFIX_TUNING",
     mark: None,
-    of: Of::VirtualTokens,
+    of: Of::CachedTokens,
     is_chosen_by_family: false,
     keys: &["prefix_tuning", "adapter_dtype"],
     fields: &[

@@ -44,8 +44,10 @@ impl Facts {
 pub enum Of {
     /// Linear layers.
     Layers,
-    /// What stands before each sequence.
+    /// The embeddings of what stands before each sequence.
     VirtualTokens,
+    /// The keys and values of what stands before each sequence, in every block: a key-value cache.
+    CachedTokens,
     /// Norms, which are trained themselves.
     Norms,
 }
