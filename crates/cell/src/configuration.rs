@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::acts::{
-    BERT, CHATS, FULL, GALORE, IA3, INT4, INT8, LABELS, LOGNORMAL, LOHA, LOKR, LONGEST, LORA, MISS, Move::*, OFT,
-    PACKED, PAIRS, PREFIX, PROMPT, RSVD, SEARCHED, SEARCHED_GPU, SGD, SPLITS, TEXTS, UNEVEN, UNIFORM, VERA, both,
-    candle, torch,
+    BERT, FULL, GALORE, IA3, INT4, INT8, LOHA, LOKR, LONGEST, LORA, MISS, Move::*, OFT, PACKED, PREFIX, PROMPT, RSVD,
+    SEARCHED, SEARCHED_GPU, SGD, TEXTS, UNEVEN, VERA, both, candle, torch,
 };
 use super::allocator::{Allocator, Variable};
 use super::facts::{CANDLE, Facts, Idle, TORCH, UNPACKED};
 use super::map::cell_keys;
 use super::plain::{plain_blocks, plain_data, plain_offload, plain_targets, sorted, unless};
 use super::torch::Torch;
+use super::{of_data, of_methods};
 use arch::{Family, Preset, check, target_modules};
 use options::{
     Adapter, AdapterMethod, Attention, AutoBatchSize, Autocast, BLOCK_SIZES, ByteSize, Checkpointing,
@@ -235,234 +235,56 @@ cell_keys! {
             plain: |lora, _| Lora { loraplus_lr_ratio: unless(lora.loraplus_lr_ratio, &1.0), ..lora },
             no_technique: "numbers of training, and rank_pattern repeats rank",
             acts: [both(LORA, "{rank_pattern: {q_proj: 4}}", &[Bytes, File, Loss], &[Bytes, File])],
-            nested: &[
-                ("use_rslora", Facts {
-                    of_training: true,
-                    acts: &[candle(LORA, "true", &[Loss])],
-                    ..Facts::NONE
-                }),
-                ("init_lora_weights", Facts {
-                    acts: &[
-                        candle(LORA, "gaussian", &[Loss]),
-                        both(LORA, "pissa", &[Bytes, Loss], &[Bytes]),
-                    ],
-                    ..Facts::NONE
-                }),
-                ("rank_pattern", Facts {
-                    acts: &[both(LORA, "{q_proj: 4}", &[Bytes, File, Loss], &[Bytes, File])],
-                    ..Facts::NONE
-                }),
-                ("alpha_pattern", Facts {
-                    of_training: true,
-                    acts: &[candle(LORA, "{q_proj: 4}", &[Loss])],
-                    ..Facts::NONE
-                }),
-                ("bias", Facts {
-                    acts: &[both("model: ./files/qwen, weights: random", "all", &[Bytes, File, Loss], &[Bytes, File])],
-                    ..Facts::NONE
-                }),
-                ("loraplus_lr_ratio", Facts {
-                    example: Some("1.0"),
-                    acts: &[both(LORA, "16", &[Loss], &[Bytes])],
-                    ..Facts::NONE
-                }),
-            ],
+            nested: of_methods::LORA_OPTIONS,
         }
         /// Options of IA3 in PEFT's words.
         ia3: Ia3 = Ia3::default() => {
             no_technique: "a few vectors",
             acts: [both(IA3, "{feedforward_modules: []}", &[Bytes, File, Loss], &[Bytes, File])],
-            nested: &[
-                ("feedforward_modules", Facts {
-                    example: Some("[]"),
-                    acts: &[both(IA3, "[]", &[Bytes, File, Loss], &[Bytes, File])],
-                    ..Facts::NONE
-                }),
-            ],
+            nested: of_methods::IA3_OPTIONS,
         }
         /// Options of MiSS in PEFT's words.
         miss: Miss = Miss::default() => {
             plain: |miss, _| Miss { mini_r: unless(miss.mini_r, &1), ..miss },
             no_technique: "they decide what can be learned",
             acts: [both(MISS, "{init_weights: mini}", &[Bytes, File, Loss], &[Bytes, File])],
-            nested: &[
-                ("init_weights", Facts {
-                    acts: &[both(MISS, "mini", &[Bytes, File, Loss], &[Bytes, File])],
-                    ..Facts::NONE
-                }),
-                ("mini_r", Facts {
-                    example: Some("1"),
-                    acts: &[
-                        both(
-                            "adapter: miss, miss: {init_weights: mini}",
-                            "32",
-                            &[Bytes, File, Loss],
-                            &[Bytes, File],
-                        ),
-                    ],
-                    ..Facts::NONE
-                }),
-                ("miss_dropout", Facts {
-                    acts: &[both(MISS, "0.1", &[Loss], &[Bytes])],
-                    ..Facts::NONE
-                }),
-            ],
+            nested: of_methods::MISS_OPTIONS,
         }
         /// Options of VeRA in PEFT's words.
         vera: Vera = Vera::default() => {
             no_technique: "they decide what can be learned",
             acts: [both(VERA, "{save_projection: false}", &[File], &[File])],
-            nested: &[
-                ("d_initial", Facts {
-                    of_training: true,
-                    acts: &[candle(VERA, "0.5", &[Loss])],
-                    ..Facts::NONE
-                }),
-                ("projection_prng_key", Facts {
-                    of_training: true,
-                    acts: &[candle(VERA, "1", &[Loss])],
-                    ..Facts::NONE
-                }),
-                ("save_projection", Facts {
-                    acts: &[both(VERA, "false", &[File], &[File])],
-                    ..Facts::NONE
-                }),
-                ("vera_dropout", Facts {
-                    acts: &[both(VERA, "0.1", &[Loss], &[Bytes])],
-                    ..Facts::NONE
-                }),
-            ],
+            nested: of_methods::VERA_OPTIONS,
         }
         /// Options of OFT in PEFT's words.
         oft: Oft = Oft::default() => {
             no_technique: "its blocks are the capacity of the method",
             acts: [both(OFT, "{oft_block_size: 16}", &[Bytes, File, Loss], &[Bytes, File])],
-            nested: &[
-                ("oft_block_size", Facts {
-                    acts: &[both(OFT, "16", &[Bytes, File, Loss], &[Bytes, File])],
-                    ..Facts::NONE
-                }),
-                ("r", Facts {
-                    acts: &[
-                        both(
-                            "adapter: oft, oft: {oft_block_size: 0, r: 2}",
-                            "4",
-                            &[Bytes, File, Loss],
-                            &[Bytes, File],
-                        ),
-                    ],
-                    ..Facts::NONE
-                }),
-                ("block_share", Facts {
-                    acts: &[both(OFT, "true", &[Bytes, File, Loss], &[Bytes, File])],
-                    ..Facts::NONE
-                }),
-                ("use_cayley_neumann", Facts {
-                    acts: &[both(OFT, "false", &[Loss], &[Bytes])],
-                    ..Facts::NONE
-                }),
-                ("num_cayley_neumann_terms", Facts {
-                    acts: &[both(OFT, "3", &[Loss], &[Bytes])],
-                    ..Facts::NONE
-                }),
-            ],
+            nested: of_methods::OFT_OPTIONS,
         }
         /// Options of LoHa in PEFT's words.
         loha: Loha = Loha::default() => {
             no_technique: "they decide what can be learned",
             acts: [both(LOHA, "{rank_pattern: {q_proj: 4}}", &[Bytes, File, Loss], &[Bytes, File])],
-            nested: &[
-                ("alpha", Facts {
-                    of_training: true,
-                    acts: &[candle(LOHA, "16", &[Loss])],
-                    ..Facts::NONE
-                }),
-                ("rank_pattern", Facts {
-                    acts: &[both(LOHA, "{q_proj: 4}", &[Bytes, File, Loss], &[Bytes, File])],
-                    ..Facts::NONE
-                }),
-                ("alpha_pattern", Facts {
-                    of_training: true,
-                    acts: &[candle(LOHA, "{q_proj: 4}", &[Loss])],
-                    ..Facts::NONE
-                }),
-            ],
+            nested: of_methods::LOHA_OPTIONS,
         }
         /// Options of LoKr in PEFT's words.
         lokr: Lokr = Lokr::default() => {
             no_technique: "they decide what can be learned",
             acts: [both(LOKR, "{decompose_factor: 4}", &[Bytes, File, Loss], &[Bytes, File])],
-            nested: &[
-                ("alpha", Facts {
-                    of_training: true,
-                    acts: &[candle(LOKR, "16", &[Loss])],
-                    ..Facts::NONE
-                }),
-                ("decompose_both", Facts {
-                    acts: &[
-                        both(
-                            "adapter: lokr, rank: 2, lokr: {decompose_factor: 8}",
-                            "true",
-                            &[Bytes, File, Loss],
-                            &[Bytes, File],
-                        ),
-                    ],
-                    ..Facts::NONE
-                }),
-                ("decompose_factor", Facts {
-                    example: Some("8"),
-                    acts: &[both(LOKR, "4", &[Bytes, File, Loss], &[Bytes, File])],
-                    ..Facts::NONE
-                }),
-                ("rank_pattern", Facts {
-                    acts: &[both("adapter: lokr, rank: 2", "{q_proj: 1}", &[Bytes, File, Loss], &[Bytes, File])],
-                    ..Facts::NONE
-                }),
-                ("alpha_pattern", Facts {
-                    of_training: true,
-                    acts: &[candle(LOKR, "{q_proj: 4}", &[Loss])],
-                    ..Facts::NONE
-                }),
-            ],
+            nested: of_methods::LOKR_OPTIONS,
         }
         /// Options of prompt tuning.
         prompt_tuning: PromptTuning = PromptTuning::default() => {
             no_technique: "the virtual tokens are the capacity of the method",
             acts: [both(PROMPT, "{num_virtual_tokens: 8}", &[Bytes, File, Loss], &[Bytes, File])],
-            nested: &[
-                ("num_virtual_tokens", Facts {
-                    acts: &[both(PROMPT, "8", &[Bytes, File, Loss], &[Bytes, File])],
-                    ..Facts::NONE
-                }),
-                ("init", Facts {
-                    of_training: true,
-                    acts: &[candle(PROMPT, "text", &[Loss]).with("prompt_tuning.init_text: Classify this text")],
-                    ..Facts::NONE
-                }),
-                ("init_text", Facts {
-                    example: Some("''"),
-                    of_training: true,
-                    acts: &[
-                        candle(
-                            "adapter: prompt_tuning, prompt_tuning: {init: text, init_text: Classify this text}",
-                            "Another text",
-                            &[Loss],
-                        ),
-                    ],
-                    ..Facts::NONE
-                }),
-            ],
+            nested: of_methods::PROMPT_TUNING_OPTIONS,
         }
         /// Options of prefix tuning.
         prefix_tuning: PrefixTuning = PrefixTuning::default() => {
             no_technique: "the virtual tokens are the capacity of the method",
             acts: [both(PREFIX, "{num_virtual_tokens: 8}", &[Bytes, File, Loss], &[Bytes, File])],
-            nested: &[
-                ("num_virtual_tokens", Facts {
-                    acts: &[both(PREFIX, "8", &[Bytes, File, Loss], &[Bytes, File])],
-                    ..Facts::NONE
-                }),
-            ],
+            nested: of_methods::PREFIX_TUNING_OPTIONS,
         }
         /// Number format of the adapters, their gradients and their optimizer states; galore's and rsvd's states stay float32. Our
         /// trainer has float32 and bfloat16.
@@ -609,8 +431,7 @@ cell_keys! {
                 torch("gpu: t4", "{start: 2, max: 2}", &[Bytes]),
             ],
             nested: &[
-                ("start", Facts {
-                    acts: &[
+                ("start", Facts::acting(&[
                         candle(
                             "device_memory: 8MiB, auto_batch_size: {start: 2, max: 4}, gradient_accumulation_steps: 2",
                             "4",
@@ -621,11 +442,8 @@ cell_keys! {
                             "4",
                             &[Bytes],
                         ),
-                    ],
-                    ..Facts::NONE
-                }),
-                ("min", Facts {
-                    acts: &[
+                    ])),
+                ("min", Facts::acting(&[
                         candle(
                             "device_memory: 1300KB, auto_batch_size: {start: 2, max: 2, search: largest}",
                             "2",
@@ -637,23 +455,15 @@ cell_keys! {
                             "2",
                             &[Bytes],
                         ),
-                    ],
-                    ..Facts::NONE
-                }),
-                ("max", Facts {
-                    acts: &[
+                    ])),
+                ("max", Facts::acting(&[
                         candle(SEARCHED, "2", &[Bytes, Loss, Tokens]),
                         torch(SEARCHED_GPU, "2", &[Bytes]),
-                    ],
-                    ..Facts::NONE
-                }),
-                ("search", Facts {
-                    acts: &[
+                    ])),
+                ("search", Facts::acting(&[
                         candle(SEARCHED, "keep_effective_batch", &[Bytes, Loss, Tokens]),
                         torch(SEARCHED_GPU, "keep_effective_batch", &[Bytes]),
-                    ],
-                    ..Facts::NONE
-                }),
+                    ])),
             ],
         }
         /// The blocks that recompute their forward pass in the backward pass: none, full, {every: n}, {first: n} or
@@ -663,46 +473,34 @@ cell_keys! {
             aliases: ["checkpointing"],
             acts: [both(LORA, "full", &[Bytes], &[Bytes])],
             nested: &[
-                ("every", Facts {
-                    acts: &[
+                ("every", Facts::acting(&[
                         both(
                             "max_seq_length: 64, batch_size: 4, gradient_checkpointing: {every: 2}",
                             "1",
                             &[Bytes],
                             &[Bytes],
                         ),
-                    ],
-                    ..Facts::NONE
-                }),
-                ("first", Facts {
-                    acts: &[
+                    ])),
+                ("first", Facts::acting(&[
                         both(
                             "max_seq_length: 64, batch_size: 4, gradient_checkpointing: {first: 1}",
                             "2",
                             &[Bytes],
                             &[Bytes],
                         ),
-                    ],
-                    ..Facts::NONE
-                }),
-                ("layers", Facts {
-                    acts: &[
+                    ])),
+                ("layers", Facts::acting(&[
                         both(
                             "max_seq_length: 64, batch_size: 4, gradient_checkpointing: {layers: [0]}",
                             "[0, 1]",
                             &[Bytes],
                             &[Bytes],
                         ),
-                    ],
-                    ..Facts::NONE
-                }),
-                ("auto", Facts {
-                    acts: &[
+                    ])),
+                ("auto", Facts::acting(&[
                         candle("gradient_checkpointing: {auto: 4MiB}", "1MiB", &[Bytes]),
                         torch("gradient_checkpointing: {auto: 800MiB}", "1MiB", &[Bytes]),
-                    ],
-                    ..Facts::NONE
-                }),
+                    ])),
             ],
         }
         /// The tensors that wait in the host's memory until they are needed: none, or a map of parts. weights are the
@@ -714,26 +512,11 @@ cell_keys! {
             aliases: ["cpu_offload", "offload_optimizer", "offload_param"],
             acts: [candle(LORA, "{optimizer: true}", &[Bytes])],
             nested: &[
-                ("weights", Facts {
-                    acts: &[candle(LORA, "[0, 1]", &[Bytes])],
-                    ..Facts::NONE
-                }),
-                ("weights.ratio", Facts {
-                    acts: &[candle("offload: {weights: {ratio: 0.5}}", "1.0", &[Bytes])],
-                    ..Facts::NONE
-                }),
-                ("embeddings", Facts {
-                    acts: &[candle(LORA, "true", &[Bytes])],
-                    ..Facts::NONE
-                }),
-                ("optimizer", Facts {
-                    acts: &[candle(LORA, "true", &[Bytes])],
-                    ..Facts::NONE
-                }),
-                ("checkpoints", Facts {
-                    acts: &[candle("gradient_checkpointing: full", "true", &[Bytes])],
-                    ..Facts::NONE
-                }),
+                ("weights", Facts::acting(&[candle(LORA, "[0, 1]", &[Bytes])])),
+                ("weights.ratio", Facts::acting(&[candle("offload: {weights: {ratio: 0.5}}", "1.0", &[Bytes])])),
+                ("embeddings", Facts::acting(&[candle(LORA, "true", &[Bytes])])),
+                ("optimizer", Facts::acting(&[candle(LORA, "true", &[Bytes])])),
+                ("checkpoints", Facts::acting(&[candle("gradient_checkpointing: full", "true", &[Bytes])])),
             ],
         }
         /// Samples are cut to this many tokens.
@@ -985,119 +768,7 @@ cell_keys! {
             example: "sample",
             no_technique: "other data is another experiment",
             acts: [both(LORA, "{synthetic: {lengths: uniform}}", &[Bytes, Loss, Tokens], &[Bytes])],
-            nested: &[
-                ("synthetic", Facts {
-                    aliases: &["lengths", "samples"],
-                    acts: &[both(LONGEST, "{lengths: uniform}", &[Bytes, Loss, Tokens], &[Bytes])],
-                    ..Facts::NONE
-                }),
-                ("synthetic.lengths", Facts {
-                    acts: &[both(LONGEST, "[8, 16]", &[Bytes, Loss, Tokens], &[Bytes])],
-                    ..Facts::NONE
-                }),
-                ("synthetic.lengths.mean", Facts {
-                    acts: &[both(LOGNORMAL, "8", &[Bytes, Loss, Tokens], &[Bytes])],
-                    ..Facts::NONE
-                }),
-                ("synthetic.lengths.sigma", Facts {
-                    acts: &[both(LOGNORMAL, "0.2", &[Bytes, Loss, Tokens], &[Bytes])],
-                    ..Facts::NONE
-                }),
-                ("synthetic.lengths.longest", Facts {
-                    acts: &[both(LOGNORMAL, "17", &[Bytes, Loss, Tokens], &[Bytes])],
-                    ..Facts::NONE
-                }),
-                ("synthetic.samples", Facts {
-                    acts: &[
-                        candle("data: {synthetic: {}}", "8", &[Loss]),
-                        torch(UNIFORM, "64", &[Bytes]),
-                    ],
-                    ..Facts::NONE
-                }),
-                ("synthetic.between", Facts {
-                    stacks: TORCH,
-                    acts: &[torch(LONGEST, "[2, 64]", &[Report])],
-                    ..Facts::NONE
-                }),
-                ("path", Facts {
-                    acts: &[both(TEXTS, "files/texts.txt", &[Bytes, Loss, Tokens], &[Bytes])],
-                    ..Facts::NONE
-                }),
-                ("column", Facts {
-                    acts: &[both(TEXTS, "other", &[Bytes, Loss, Tokens], &[Bytes])],
-                    ..Facts::NONE
-                }),
-                ("prompt_column", Facts {
-                    acts: &[
-                        candle(PAIRS, "question", &[Loss, Tokens]),
-                        torch(PAIRS, "long", &[Bytes]),
-                    ],
-                    ..Facts::NONE
-                }),
-                ("completion_column", Facts {
-                    acts: &[both(PAIRS, "answer", &[Bytes, Loss, Tokens], &[Bytes])],
-                    ..Facts::NONE
-                }),
-                ("messages_column", Facts {
-                    acts: &[both(CHATS, "dialog", &[Bytes, Loss, Tokens], &[Bytes])],
-                    ..Facts::NONE
-                }),
-                ("chat_template", Facts {
-                    acts: &[both(CHATS, "files/long.jinja", &[Bytes, Loss, Tokens], &[Bytes])],
-                    ..Facts::NONE
-                }),
-                ("completion_only_loss", Facts {
-                    of_training: true,
-                    acts: &[candle(PAIRS, "false", &[Bytes, Loss])],
-                    ..Facts::NONE
-                }),
-                ("assistant_only_loss", Facts {
-                    of_training: true,
-                    acts: &[candle(CHATS, "true", &[Bytes, Loss])],
-                    ..Facts::NONE
-                }),
-                ("label_column", Facts {
-                    of_training: true,
-                    acts: &[candle(LABELS, "grade", &[Loss])],
-                    ..Facts::NONE
-                }),
-                ("format", Facts {
-                    acts: &[
-                        both(
-                            "model: ./files/model, data: {path: files/texts.jsonl}, batch_size: 1, \
-                             padding: longest, weights: random",
-                            "text",
-                            &[Bytes, Loss, Tokens],
-                            &[Bytes],
-                        ),
-                    ],
-                    ..Facts::NONE
-                }),
-                ("split", Facts {
-                    acts: &[both(SPLITS, "test", &[Bytes, Loss, Tokens], &[Bytes])],
-                    ..Facts::NONE
-                }),
-                ("eval_path", Facts {
-                    of_training: true,
-                    acts: &[candle(TEXTS, "files/splits/test.jsonl", &[Loss])],
-                    ..Facts::NONE
-                }),
-                ("eval_split", Facts {
-                    of_training: true,
-                    acts: &[candle(SPLITS, "test", &[Loss])],
-                    ..Facts::NONE
-                }),
-                ("forgetting_path", Facts {
-                    of_training: true,
-                    acts: &[candle(TEXTS, "files/splits/test.jsonl", &[Loss])],
-                    ..Facts::NONE
-                }),
-                ("forgetting_split", Facts {
-                    of_training: true,
-                    acts: &[candle(SPLITS, "test", &[Loss])],
-                    ..Facts::NONE
-                }),
-            ],
+            nested: of_data::DATA,
         }
         /// Share of the data that is held out; its loss after training is loss_eval.
         #[schemars(range(min = 0.0, max = 1.0))]

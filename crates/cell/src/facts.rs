@@ -123,4 +123,23 @@ impl Facts {
         acts: &[],
         nested: &[],
     };
+
+    /// A key of which only these changes are known.
+    pub(super) const fn acting(acts: &'static [Act]) -> Self {
+        Self { acts, ..Self::NONE }
+    }
+
+    pub(super) const fn example(self, example: &'static str) -> Self {
+        Self {
+            example: Some(example),
+            ..self
+        }
+    }
+
+    pub(super) const fn of_training(self) -> Self {
+        Self {
+            of_training: true,
+            ..self
+        }
+    }
 }

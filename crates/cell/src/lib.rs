@@ -10,6 +10,8 @@ mod heeds;
 mod id;
 pub mod keys;
 mod map;
+mod of_data;
+mod of_methods;
 mod options;
 mod paths;
 mod plain;

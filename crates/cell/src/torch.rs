@@ -37,8 +37,7 @@ cell_keys! {
             no_technique: "a fact of the loop: what an evaluation generates",
             acts: [torch(LORA, "{eval_steps: 1, batch_size: 32, prompt_tokens: 64, max_new_tokens: 4}", &[Bytes])],
             nested: &[
-                ("eval_steps", Facts {
-                    acts: &[
+                ("eval_steps", Facts::acting(&[
                         torch(
                             "max_steps: 20, data: {synthetic: {lengths: uniform}}, batch_size: 4, padding: longest, \
                              torch: {keep_outputs: next_forward, generation: {eval_steps: 1, batch_size: 16, \
@@ -46,21 +45,10 @@ cell_keys! {
                             "20",
                             &[Bytes],
                         ),
-                    ],
-                    ..Facts::NONE
-                }),
-                ("batch_size", Facts {
-                    acts: &[torch(GENERATING, "8", &[Bytes])],
-                    ..Facts::NONE
-                }),
-                ("prompt_tokens", Facts {
-                    acts: &[torch(GENERATING, "128", &[Bytes])],
-                    ..Facts::NONE
-                }),
-                ("max_new_tokens", Facts {
-                    acts: &[torch(GENERATING, "256", &[Bytes])],
-                    ..Facts::NONE
-                }),
+                    ])),
+                ("batch_size", Facts::acting(&[torch(GENERATING, "8", &[Bytes])])),
+                ("prompt_tokens", Facts::acting(&[torch(GENERATING, "128", &[Bytes])])),
+                ("max_new_tokens", Facts::acting(&[torch(GENERATING, "256", &[Bytes])])),
             ],
         }
         /// TRL's way of packing. `bfd` (best fit decreasing) keeps samples whole, and a micro-batch is one row without padding,
