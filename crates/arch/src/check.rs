@@ -4,7 +4,7 @@ mod trained;
 
 use options::{Attention, Loss, ModelOptions, Stack, TargetModules, Task, Weights, ends_in};
 
-use super::config::ModelConfig;
+use super::config::{BITSANDBYTES, ModelConfig};
 use super::error::{ArchError, Unsupported};
 use super::family::{self, Family};
 use super::module::Kind;
@@ -22,11 +22,14 @@ pub fn check(config: &ModelConfig, stack: Stack) -> Result<(), Unsupported> {
     if config.rope.partial_factor != 1.0 && !config.family.description().rotates_shares {
         return Err(Unsupported::PartialRotary);
     }
-    // A way to scale rotary frequencies changes no size, so PyTorch's stack is planned with any. A checkpoint that is
-    // quantised already is planned as one that is quantised while it is loaded.
-    match stack {
-        Stack::Candle => check_trained(config),
-        Stack::Torch => Ok(()),
+    // A way to scale rotary frequencies changes no size, so PyTorch's stack is planned with any. A checkpoint that
+    // bitsandbytes quantised already is planned as one that is quantised while it is loaded.
+    match (stack, &config.quantised_by) {
+        (Stack::Candle, _) => check_trained(config),
+        (Stack::Torch, Some(method)) if method != BITSANDBYTES => {
+            Err(Unsupported::QuantizedBy(method.to_ascii_uppercase()))
+        }
+        (Stack::Torch, _) => Ok(()),
     }
 }
 
@@ -70,7 +73,7 @@ fn check_trained(config: &ModelConfig) -> Result<(), Unsupported> {
             trained: trained(),
         });
     }
-    if config.is_quantized {
+    if config.quantised_by.is_some() {
         return Err(Unsupported::Quantized);
     }
     if config.task() == Task::SequenceClassification {

@@ -6,6 +6,9 @@ use super::family::Family;
 use super::module::Kind;
 use super::rope::Rope;
 
+/// The `quant_method` of bitsandbytes.
+pub(super) const BITSANDBYTES: &str = "bitsandbytes";
+
 /// A model's shape, as its `config.json` gives it; what the file leaves out is as transformers has it for the family.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelConfig {
@@ -67,8 +70,8 @@ pub struct ModelConfig {
     pub num_labels: usize,
     /// The task of the checkpoint's head. An encoder without one gets a new head.
     pub head: Option<Task>,
-    /// The checkpoint's weights are quantised already.
-    pub is_quantized: bool,
+    /// Who quantised the checkpoint's weights, if somebody did (`quant_method`).
+    pub quantised_by: Option<String>,
     /// Standard deviation of random matrices and embeddings.
     pub initializer_range: f64,
 }

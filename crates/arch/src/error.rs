@@ -96,6 +96,8 @@ pub enum Unsupported {
     CappedLogits,
     #[error("the checkpoint is quantised already (`quantization_config`); give the original one")]
     Quantized,
+    #[error("weights that {0} quantised are not planned; give the original checkpoint, or a preset of its shape")]
+    QuantizedBy(String),
 }
 
 /// A model that a cell names and that cannot be used.

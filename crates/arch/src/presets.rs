@@ -36,15 +36,23 @@ static ALSO: LazyLock<BTreeMap<String, Preset>> = LazyLock::new(|| {
     FILES.iter().flat_map(named).collect()
 });
 
-/// Ends of names on the Hugging Face Hub of tuned models, which have the shape of their base.
-const TUNED: [&str; 6] = ["-hf", "-it", "-pt", "-chat", "-instruct", "-base"];
+/// Ends of names on the Hugging Face Hub of tuned models and of those whose weights bitsandbytes quantised, which have the
+/// shape of their base.
+const TUNED: [&str; 8] = [
+    "-hf",
+    "-it",
+    "-pt",
+    "-chat",
+    "-instruct",
+    "-base",
+    "-bnb-4bit",
+    "-unsloth",
+];
 
 /// Words in the names of models whose families are not computed.
-const OTHER_FAMILIES: [(&str, &str); 14] = [
+const OTHER_FAMILIES: [(&str, &str); 19] = [
     ("mixtral", "a mixture of experts"),
     ("moe", "a mixture of experts"),
-    ("-a3b", "a mixture of experts"),
-    ("-a22b", "a mixture of experts"),
     ("deepseek-v", "a mixture of experts"),
     ("gpt-oss", "a mixture of experts"),
     ("llama-4", "a mixture of experts"),
@@ -55,6 +63,13 @@ const OTHER_FAMILIES: [(&str, &str); 14] = [
     ("bloom", "BLOOM"),
     ("mamba", "Mamba"),
     ("whisper", "Whisper"),
+    ("roberta", "RoBERTa"),
+    ("camembert", "CamemBERT"),
+    ("vit-", "ViT"),
+    ("-gptq", "a model whose weights GPTQ quantised"),
+    ("-awq", "a model whose weights AWQ quantised"),
+    ("t5-", "T5"),
+    ("opt-", "OPT"),
 ];
 
 impl Preset {
@@ -92,6 +107,14 @@ impl Preset {
     /// The family that a name is of, if it is one that nothing here computes.
     pub fn other_family(name: &str) -> Option<&'static str> {
         let name = name.to_ascii_lowercase();
+        // `-a14b`: of its weights 14 billion take part at once.
+        let is_active = |part: &str| {
+            let count = part.strip_prefix('a').and_then(|part| part.strip_suffix('b'));
+            count.is_some_and(|count| count.parse::<f64>().is_ok())
+        };
+        if name.split('-').any(is_active) {
+            return Some("a mixture of experts");
+        }
         let other = OTHER_FAMILIES.iter().find(|(word, _)| name.contains(word));
         other.map(|(_, family)| *family)
     }
@@ -164,6 +187,18 @@ mod tests {
         assert_eq!(name("llama-3.3-70b-instruct"), Some("llama-3.1-70b"));
         assert_eq!(name("google/gemma-3-1b-it"), Some("gemma-3-1b"));
         assert_eq!(name("Qwen/Qwen3-8B-Base"), Some("qwen3-8b"));
+        assert_eq!(name("unsloth/llama-3-8b-Instruct-bnb-4bit"), Some("llama-3-8b"));
+        assert_eq!(name("unsloth/Qwen3-8B-unsloth-bnb-4bit"), Some("qwen3-8b"));
+        assert_eq!(name("TheBloke/Llama-2-7B-GPTQ"), None);
+        for (other, family) in [
+            ("qwen2-57b-a14b", "a mixture of experts"),
+            ("roberta-large", "RoBERTa"),
+            ("vit-large", "ViT"),
+            ("TheBloke/Llama-2-7B-GPTQ", "a model whose weights GPTQ quantised"),
+        ] {
+            assert_eq!(Preset::other_family(other), Some(family), "{other}");
+        }
+        assert!(Preset::names().iter().all(|name| Preset::other_family(name).is_none()));
         assert_eq!(name("./smollm2-135m-instruct"), None);
         assert_eq!(name("smollm2-135m"), None);
         assert_eq!(name("meta-llama/Llama-4"), None);

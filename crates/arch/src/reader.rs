@@ -3,7 +3,7 @@
 use options::{DEFAULT_LABELS, Task};
 use serde_json::{Map, Value};
 
-use super::config::{ModelConfig, SlidingWindow};
+use super::config::{BITSANDBYTES, ModelConfig, SlidingWindow};
 use super::description::Windows;
 use super::error::ConfigError;
 use super::family::Family;
@@ -190,9 +190,14 @@ fn common(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
         eos_token_id: eos_token(keys)?,
         num_labels: DEFAULT_LABELS,
         head: None,
-        is_quantized: keys.get("quantization_config").is_some(),
+        quantised_by: keys.get("quantization_config").map(quantised_by),
         initializer_range: keys.deviation("initializer_range", INITIALIZER_RANGE)?,
     })
+}
+
+/// The method of a `quantization_config`; bitsandbytes' of old files has none.
+fn quantised_by(config: &Value) -> String {
+    config["quant_method"].as_str().unwrap_or(BITSANDBYTES).to_owned()
 }
 
 /// An equal share of the hidden size for each head.

@@ -147,8 +147,8 @@ cell_keys! {
 
 /// True if a plan depends on the release of PEFT.
 fn has_peft_release(cell: &Deciding) -> bool {
-    let is_dense_lora = cell.method() == Some(Adapter::Lora) && !cell.dtype.is_quantised();
-    cell.upcast != Upcast::None || is_dense_lora && cell.autocast != Autocast::None
+    let adapts_dense = cell.method().is_some() && !cell.dtype.is_quantised();
+    cell.upcast != Upcast::None || adapts_dense && cell.autocast != Autocast::None
 }
 
 /// True if a plan depends on the release of bitsandbytes.

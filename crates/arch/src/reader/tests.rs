@@ -71,6 +71,21 @@ fn families_are_known_by_type_or_architecture() {
 }
 
 #[test]
+fn bitsandbytes_alone_quantises_what_is_planned() {
+    let checked = |quantised: Value| {
+        let config = read(json!({"model_type": "llama", "quantization_config": quantised})).unwrap();
+        check(&config, Stack::Torch).map_err(|error| error.to_string())
+    };
+    assert_eq!(checked(json!({"load_in_4bit": true})), Ok(()));
+    assert_eq!(
+        checked(json!({"quant_method": "bitsandbytes", "load_in_4bit": true})),
+        Ok(())
+    );
+    let gptq = checked(json!({"bits": 4, "quant_method": "gptq"})).unwrap_err();
+    assert!(gptq.contains("weights that GPTQ quantised"), "{gptq}");
+}
+
+#[test]
 fn other_families_are_errors_that_name_those_that_are_known() {
     for (config, part) in [
         (

@@ -33,7 +33,7 @@ pub fn compatible(message: &Message) -> Vec<Tensor> {
             }
         }
     };
-    let presets: Vec<_> = Preset::all().map(|preset| (*preset, preset.config())).collect();
+    let presets: Vec<_> = Preset::all().iter().map(|preset| (*preset, preset.config())).collect();
     for (preset, config) in &presets {
         for weight in weights(config) {
             compare(*preset, weight, &[("float32", 4), ("16 bits", 2), ("8 bits", 1)]);
