@@ -55,9 +55,8 @@ STUDIES = {
     "peft_metamathqa": "PEFT, MetaMathQA",
     "litgpt": "LitGPT",
     "torchao_optimizers": "torchao",
+    "user_reports": "users' reports",
 }
-# Specs whose cells without a figure ran out of memory, as their comments say
-OUT_OF_MEMORY = ["fms_acceleration", "litgpt"]
 # The source names no GPU: the spec's is an assumption, of which no verdict is asked.
 NO_GPU = ["ms_swift"]
 
@@ -66,6 +65,9 @@ NAMES = {
     "gemma-3-270m": "google/gemma-3-270m",
     "gemma-2-2b": "google/gemma-2-2b",
     "llama-2-7b": "meta-llama/Llama-2-7b-hf",
+    "llama-7b": "huggyllama/llama-7b",
+    "llama-13b": "huggyllama/llama-13b",
+    "llama-65b": "huggyllama/llama-65b",
     "llama-2-13b": "meta-llama/Llama-2-13b-hf",
     "llama-2-70b": "meta-llama/Llama-2-70b-hf",
     "llama-3-8b": "meta-llama/Meta-Llama-3-8B",
@@ -74,6 +76,7 @@ NAMES = {
     "llama-3.2-1b": "meta-llama/Llama-3.2-1B",
     "llama-3.2-3b": "meta-llama/Llama-3.2-3B",
     "mistral-7b": "mistralai/Mistral-7B-v0.1",
+    "mistral-7b-v0.1": "mistralai/Mistral-7B-v0.1",
     "phi-3-mini": "microsoft/Phi-3-mini-4k-instruct",
     "qwen2.5-0.5b": "Qwen/Qwen2.5-0.5B",
     "qwen2.5-1.5b": "Qwen/Qwen2.5-1.5B",
@@ -82,6 +85,7 @@ NAMES = {
     "qwen3-0.6b": "Qwen/Qwen3-0.6B",
     "smollm2-135m": "HuggingFaceTB/SmolLM2-135M",
     "smollm2-360m": "HuggingFaceTB/SmolLM2-360M",
+    "smollm2-1.7b": "HuggingFaceTB/SmolLM2-1.7B",
     "tinyllama-1.1b": "TinyLlama/TinyLlama-1.1B-Chat-v1.0",
 }
 # Defaults of a spec's keys that are read here
@@ -190,9 +194,11 @@ def rows_of(study):
         axes = {name: value for name, value in cell.items() if not name.startswith("predicted_")}
         known = {name: value for name, value in (flat(tree["defaults"]) | flat(axes)).items() if value is not None}
         cells[cell["cell_id"]] = DEFAULTS | known, cell
-    rows = {}
+    rows, outcomes = {}, {}
     for line in csv.DictReader(io.StringIO(expctl("accuracy", str(spec), "--format", "csv"))) if "published" in tree else []:
-        if (metric := METRICS.get(line["column"])) and line["section"] in ["held_out", "seen", "corrected"]:
+        if line["column"] == "outcome":
+            outcomes[line["cell_id"]] = line
+        elif (metric := METRICS.get(line["column"])) and line["section"] in ["held_out", "seen", "corrected"]:
             keys, plan = cells[line["cell_id"]]
             value = round(float(line["published"].replace(",", "")) * UNITS[line["unit"]])
             # A cell may have several runs, whose figures have the same metric; the metrics of one run follow each other.
@@ -207,13 +213,10 @@ def rows_of(study):
         fitted = None if study in NO_GPU else True
         yield Row(study, cell, row["figures"][first], row["evidence"][first], row["published"], fitted, keys, plan)
     measured = {cell for cell, _ in rows}
-    if study in OUT_OF_MEMORY:
-        for cell in cells.keys() - measured:
-            yield Row(study, cell, "out of memory", "corrected", {}, False, *cells[cell])
-    for claim in tree.get("claims", []):
-        for cell, (keys, plan) in cells.items():
-            if study == "unsloth_hf_fa2" and claim["cells"].items() <= keys.items():
-                yield Row(study, cell, claim["claim"], "seen", {}, "'oom'" not in claim["holds"], keys, plan)
+    for cell, line in outcomes.items():
+        if cell not in measured:
+            figure = line["figure"] or line["published"]
+            yield Row(study, cell, figure, line["section"], {}, line["published"] == "fits", *cells[cell])
 
 
 # The estimators. Each gives bytes by metric, its own metric first, its verdict on the GPU, and what of the row it could not be
