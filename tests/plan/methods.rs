@@ -253,6 +253,7 @@ fn generation_takes_what_pytorch_says() {
             len: 1,
             padded: false,
             apart: 0,
+            unpadded: 0,
         };
         let step = Step {
             micro_batches: &[micro],

@@ -47,6 +47,7 @@ impl Row<'_> {
             len: self.count(len),
             padded: false,
             apart: 0,
+            unpadded: 0,
         }]
     }
 }
@@ -450,6 +451,7 @@ fn repeated_steps_are_what_they_would_be() {
             len,
             padded: false,
             apart: 0,
+            unpadded: 0,
         };
         let (long, short) = ([micro(64), micro(48)], [micro(32)]);
         let repeated = trace(&configuration, &[&long, &long, &long]);
@@ -482,6 +484,7 @@ fn published_reservations_bound_what_is_allocated() {
             len: 768,
             padded: false,
             apart: 0,
+            unpadded: 0,
         }];
         let peak = Account::of(&trace(&configuration, &[&micro, &micro]), GRANULARITY, 1)
             .peak
@@ -537,6 +540,7 @@ fn randomised_svd_takes_what_its_program_took() {
             len: 8,
             padded: false,
             apart: 0,
+            unpadded: 0,
         }];
         let over = |account: &Account| account.in_phase[Phase::Optimizer] - account.after_steps.bytes();
         let one = Account::of(&trace(&configuration, &[&micro]), GRANULARITY, 1);

@@ -26,6 +26,7 @@ fn the_mask_of_a_window_is_made_even_if_no_block_has_it() {
             len: 256,
             padded: false,
             apart: 0,
+            unpadded: 0,
         }];
         let theirs = [
             2_776_749_056,

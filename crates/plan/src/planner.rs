@@ -294,14 +294,6 @@ impl Planner {
             ));
         }
         prediction.notes.extend(nearest_releases(cell, &model));
-        let mut micro_batches = planned.steps.iter().flat_map(|step| &step.micro_batches);
-        if cell.attn_implementation == Attention::FlashAttention2 && micro_batches.any(|micro| micro.padded) {
-            prediction.notes.push(
-                "flash_attention_2 takes the padding out of a batch first, which is not planned yet: queries, keys, values \
-                 and outputs are planned with it, and without their copies"
-                    .into(),
-            );
-        }
         if let (Some(device), Some(replayed)) = (device, replayed) {
             prediction = with_reserved(prediction, &replayed.reserved, context.likely);
             prediction.reserved_with_room_bytes = replayed.with_room;
@@ -338,6 +330,7 @@ impl Planner {
             options,
             depth,
             cell.torch.generation.map(|generation| generation.eval_steps),
+            cell.attn_implementation == Attention::FlashAttention2,
             || self.inputs.sampler(options, model),
             || self.inputs.lengths(options, model),
         )

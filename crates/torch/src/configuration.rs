@@ -31,6 +31,8 @@ pub struct MicroBatchShape {
     /// Samples that the only row has one after the other, apart from each other by their starts (TRL's padding-free
     /// batches); 0 if each row is one text.
     pub apart: u32,
+    /// Tokens without padding, if attention takes the padding out; else 0.
+    pub unpadded: u32,
 }
 
 /// A model and how it is trained.

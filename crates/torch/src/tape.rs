@@ -48,6 +48,8 @@ pub(super) struct Tape {
     pub(super) backend: Backend,
     pub(super) capability: ComputeCapability,
     pub(super) multiprocessors: u64,
+    /// Tokens of the micro-batch without padding, if attention takes the padding out; else 0.
+    pub(super) unpadded: Cell<u32>,
     /// The format of autocast, where it is on.
     pub(super) autocast: Cell<Option<Dtype>>,
     /// The model is in evaluation mode.
@@ -203,6 +205,7 @@ impl Tape {
             module: Cell::new(0),
             backend: configuration.backend,
             capability: configuration.capability,
+            unpadded: Cell::new(0),
             multiprocessors: configuration
                 .multiprocessors
                 .unwrap_or(configuration.capability.multiprocessors()),

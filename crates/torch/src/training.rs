@@ -178,6 +178,7 @@ impl Training<'_, '_> {
     fn micro_batch(&mut self, micro: &MicroBatchShape) {
         let (tape, configuration, model) = (self.tape, self.configuration, &self.model);
         tape.phase(Phase::Forward);
+        tape.unpadded.set(micro.unpadded);
         let ids = tape.input(micro);
         let autocast = configuration.autocast_dtype();
         let output = tape.autocast(autocast, || {

@@ -22,13 +22,14 @@ type Measure = fn(usize, &Micro) -> Option<usize>;
 
 /// The measures by which a micro-batch may take the most memory. The first of a step has no gradients yet that later
 /// ones add to, a batch with padding has a mask, and attention needs room for each sample that it keeps apart.
-const MEASURES: [Measure; 6] = [
+const MEASURES: [Measure; 7] = [
     |_, micro| Some(micro.size()),
     |_, micro| Some(micro.len),
     |_, micro| micro.is_padded().then(|| micro.size()),
     |index, micro| (index > 0).then(|| micro.size()),
     |index, micro| (index > 0 && micro.is_padded()).then(|| micro.size()),
     |_, micro| (micro.apart > 0).then_some(micro.apart),
+    |_, micro| (micro.unpadded > 0).then_some(micro.unpadded),
 ];
 
 /// The steps of a plan, ascending: all, or if they are too many the first ones, those that are larger than all before

@@ -14,9 +14,9 @@ struct Circumstances {
     /// A batch with padding has a mask, and other kernels of attention.
     is_padded: bool,
     /// Live bytes grow with each of these: the optimizer's state and gradients are there; the optimizer finds the
-    /// outputs; the sizes of the micro-batch, and the samples that attention keeps apart in it; those of the one before
+    /// outputs; the sizes of the micro-batch, and the samples and tokens that attention keeps apart in it; those of the one before
     /// it, if its outputs live that long.
-    amounts: [usize; 8],
+    amounts: [usize; 9],
 }
 
 impl Circumstances {
@@ -88,6 +88,7 @@ fn front(sequence: &Sequence, outputs: OutputLifetime) -> Vec<Circumstances> {
                     tokens,
                     len,
                     micro.apart,
+                    micro.unpadded,
                     found_tokens,
                     found_len,
                 ],
@@ -169,7 +170,7 @@ mod tests {
         let options = cell.data_options();
         let eval_steps = cell.torch.generation.map(|generation| generation.eval_steps);
         let no_text = || unreachable!("no text is read");
-        let planned = torch_steps(&options, depth, eval_steps, unread, no_text).unwrap();
+        let planned = torch_steps(&options, depth, eval_steps, false, unread, no_text).unwrap();
         let micro_batches = planned.steps.iter().map(|step| step.micro_batches.len()).sum();
         let trace = torch::trace_parts(&configuration, &parts(&planned.steps));
         (Account::of(&trace, 512, 1).peak.bytes, micro_batches)

@@ -34,6 +34,8 @@ pub(super) struct Micro {
     pub(super) scores: usize,
     /// Samples of the one row of TRL's padding-free batch, which attention keeps apart; 0 of any other.
     pub(super) apart: usize,
+    /// Tokens of a padded micro-batch without padding, if attention takes it out; else 0.
+    pub(super) unpadded: usize,
 }
 
 impl Micro {
@@ -82,6 +84,7 @@ impl Sequence {
             predicted: micro.counted(),
             scores: micro.sequences.scores(),
             apart: 0,
+            unpadded: 0,
         });
         self.samples.extend(places.iter().map(|&(place, _)| samples[place]));
     }
@@ -109,7 +112,15 @@ impl Sequence {
             predicted: tokens,
             scores: batch * len * len,
             apart,
+            unpadded: 0,
         });
+    }
+
+    /// Has attention take the padding out.
+    pub(super) fn unpad(&mut self) {
+        for micro in self.micro.iter_mut().filter(|micro| micro.is_padded()) {
+            micro.unpadded = micro.tokens;
+        }
     }
 
     /// Ends the step of the micro-batches since the last one.
@@ -129,7 +140,7 @@ impl Sequence {
 
     /// True if all steps have as many micro-batches, and these are of one size, all or none with padding.
     pub(super) fn is_even(&self) -> bool {
-        let shape = |micro: &Micro| (micro.batch, micro.len, micro.is_padded(), micro.apart);
+        let shape = |micro: &Micro| (micro.batch, micro.len, micro.is_padded(), micro.apart, micro.unpadded);
         let micro_batches = |step| self.range(step).len();
         self.micro.windows(2).all(|pair| shape(&pair[0]) == shape(&pair[1]))
             && (1..self.len()).all(|step| micro_batches(step) == micro_batches(0))

@@ -60,7 +60,7 @@ pub fn parts(steps: &[TorchStep]) -> Vec<Vec<torch::Step<'_>>> {
 /// are packed or grouped by length. Buckets keep the order of the data.
 ///
 /// Calls `sampler` only for made-up lengths, and `lengths` only for a file or the sample text.
-/// After every `eval_steps` steps the model generates.
+/// After every `eval_steps` steps the model generates. If `unpads`, attention takes the padding out of a batch.
 ///
 /// # Errors
 /// If the data cannot be read or does not fill a step, or the model has no tokenizer.
@@ -68,21 +68,22 @@ pub fn torch_steps(
     options: &DataOptions,
     depth: Depth,
     eval_steps: Option<usize>,
+    unpads: bool,
     sampler: impl FnOnce() -> Result<Arc<Sampler>, DataError>,
     lengths: impl FnOnce() -> Result<Arc<TextLengths>, DataError>,
 ) -> Result<Planned<TorchStep>, DataError> {
     let is_sampled = options.packing.is_some() || options.length_groups.is_some();
     let sequence = match &options.data {
         Data::Synthetic(data) => match &data.lengths {
-            Lengths::Fixed => return Ok(equal_steps(options.max_seq_length, options, depth, eval_steps)),
+            Lengths::Fixed => return Ok(equal_steps(options.max_seq_length, options, depth, eval_steps, unpads)),
             _ if is_sampled => {
                 let sampler = sampler()?;
                 let train: Vec<u32> = sampler.train().collect();
                 trainer::sequence(&train, |sample| sampler.lengths().tokens(sample), options)
             }
             Lengths::List(list) => match list[..] {
-                [length] => return Ok(equal_steps(length, options, depth, eval_steps)),
-                _ => return Ok(chosen(in_turn(list, options), options, depth, eval_steps).made_up()),
+                [length] => return Ok(equal_steps(length, options, depth, eval_steps, unpads)),
+                _ => return Ok(chosen(in_turn(list, options), options, depth, eval_steps, unpads).made_up()),
             },
             Lengths::Uniform | Lengths::LogNormal(_) => ours::sequence(&*sampler()?, options, pass(options, data)),
         },
@@ -91,11 +92,20 @@ pub fn torch_steps(
             trainer::sequence(&lengths.train(options)?, |sample| lengths.tokens(sample), options)
         }
     };
-    Ok(chosen(sequence, options, depth, eval_steps))
+    Ok(chosen(sequence, options, depth, eval_steps, unpads))
 }
 
 /// The steps of a sequence that decide its memory.
-fn chosen(sequence: Sequence, options: &DataOptions, depth: Depth, eval_steps: Option<usize>) -> Planned<TorchStep> {
+fn chosen(
+    mut sequence: Sequence,
+    options: &DataOptions,
+    depth: Depth,
+    eval_steps: Option<usize>,
+    unpads: bool,
+) -> Planned<TorchStep> {
+    if unpads {
+        sequence.unpad();
+    }
     let generating = eval_steps.map_or_else(Vec::new, |every| generating(&sequence, options, depth, every));
     let generates = |step: usize| generating.contains(&step);
     let has_texts = !matches!(options.data, Data::Synthetic(_));
@@ -179,6 +189,7 @@ fn shape(micro: &Micro) -> MicroBatchShape {
         len: micro.len as u32,
         padded: micro.is_padded(),
         apart: micro.apart as u32,
+        unpadded: micro.unpadded as u32,
     }
 }
 
@@ -198,7 +209,13 @@ fn in_turn(list: &[usize], options: &DataOptions) -> Sequence {
 }
 
 /// Steps of samples of one length.
-fn equal_steps(length: usize, options: &DataOptions, depth: Depth, eval_steps: Option<usize>) -> Planned<TorchStep> {
+fn equal_steps(
+    length: usize,
+    options: &DataOptions,
+    depth: Depth,
+    eval_steps: Option<usize>,
+    unpads: bool,
+) -> Planned<TorchStep> {
     let length = length.min(options.max_seq_length);
     let len = match options.padding {
         Padding::MaxLength => options.max_seq_length,
@@ -213,12 +230,18 @@ fn equal_steps(length: usize, options: &DataOptions, depth: Depth, eval_steps: O
             len: batch * len as u32,
             padded: false,
             apart: batch,
+            unpadded: 0,
         },
         false => MicroBatchShape {
             batch,
             len: len as u32,
             padded: length < len,
             apart: 0,
+            unpadded: if unpads && length < len {
+                batch * length as u32
+            } else {
+                0
+            },
         },
     };
     let most = match depth {
@@ -252,7 +275,7 @@ mod tests {
     fn planned(options: &DataOptions, depth: Depth) -> Vec<Vec<(u32, u32, bool)>> {
         let shape = |micro: &MicroBatchShape| (micro.batch, micro.len, micro.padded);
         let config = config();
-        let planned = torch_steps(options, depth, None, || sampler(options, &config), unread).unwrap();
+        let planned = torch_steps(options, depth, None, false, || sampler(options, &config), unread).unwrap();
         let steps = planned.steps.iter();
         steps
             .map(|step| step.micro_batches.iter().map(shape).collect())
@@ -297,7 +320,15 @@ mod tests {
             options.padding = Padding::Longest;
         });
         let config = config();
-        let planned = torch_steps(&options, depth, Some(every), || sampler(&options, &config), unread).unwrap();
+        let planned = torch_steps(
+            &options,
+            depth,
+            Some(every),
+            false,
+            || sampler(&options, &config),
+            unread,
+        )
+        .unwrap();
         let generating = planned.steps.iter().filter(|step| step.generates);
         generating.map(|step| step.micro_batches[0].len).collect()
     }

@@ -199,6 +199,9 @@ impl<'t> SelfAttention<'t> {
                 });
                 let [queries, keys, values] = &states;
                 let output = match mask {
+                    None if hidden.tape.unpadded.get() > 0 => {
+                        queries.flash_attention_unpadded(keys, values, hidden.tape.unpadded.get())
+                    }
                     Some(starts) => queries.flash_attention_apart(keys, values, starts),
                     None => queries.flash_attention(keys, values),
                 };

@@ -216,6 +216,63 @@ impl<'t> Tensor<'t> {
         record.finish(output)
     }
 
+    /// `flash_attn_varlen_func` on the `tokens` that are no padding: (batch, heads, length, width). They are taken out,
+    /// and what it gives is put among zeros (`_flash_attention_forward` and `_upad_input` in
+    /// `modeling_flash_attention_utils.py`, and before 4.43 in each model).
+    pub(crate) fn flash_attention_unpadded(&self, key: &Self, value: &Self, tokens: u32) -> Tensor<'t> {
+        let tape = self.tape;
+        let &[batch, _, length, _] = self.dims() else {
+            return self.clone();
+        };
+        let lengths = tape.empty(&[batch], Dtype::Int32);
+        let places = tape.empty(&[tokens], Dtype::Int64);
+        let starts = tape.empty(&[batch + 1], Dtype::Int32);
+        drop(lengths);
+        let [key, value, query] = [key, value, self].map(|states| states.taken_out(&places));
+        let output = query.flash_attention_apart(&key, &value, &starts);
+        drop((key, value, query, starts));
+        output.put_among_zeros(&places, [batch, length])
+    }
+
+    /// The rows of (batch, heads, length, width) at `places`, as (1, heads, places, width).
+    fn taken_out(&self, places: &Self) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let (dims, dtype) = backward.attributes.inputs[0];
+            // The gradient among zeros.
+            let &[batch, heads, length, width] = &*dims else {
+                return [Some(grad.clone()), None, None, None];
+            };
+            let layout = Layout::contiguous(&[batch, length, heads, width]).transpose(1, 2);
+            [
+                Some(grad.tape.empty_as(layout, dtype, Category::Temporary)),
+                None,
+                None,
+                None,
+            ]
+        }
+        let mut record = self.tape.record(&[self], derivative);
+        record.save(places);
+        record.finish(self.rows_by_position(1, places.dims()[0]))
+    }
+
+    /// (1, heads, places, width) among zeros, as (batch, heads, length, width).
+    fn put_among_zeros(&self, places: &Self, [batch, length]: [u32; 2]) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let places = backward.saved(0).dims()[0];
+            [Some(grad.rows_by_position(1, places)), None, None, None]
+        }
+        let mut record = self.tape.record(&[self], derivative);
+        record.save(places);
+        record.finish(self.rows_by_position(batch, length))
+    }
+
+    /// A new tensor with these heads and so many rows, laid out as (batch, length, heads, width).
+    fn rows_by_position(&self, batch: u32, length: u32) -> Tensor<'t> {
+        let (heads, width) = (self.dims()[1], self.dim_from_last(0));
+        let layout = Layout::contiguous(&[batch, length, heads, width]).transpose(1, 2);
+        self.tape.empty_as(layout, self.dtype(), Category::Temporary)
+    }
+
     /// `scaled_dot_product_attention` step by step in float32, where no kernel takes the format
     /// (`_scaled_dot_product_attention_math` in `aten/src/ATen/native/transformers/attention.cpp`): (batch, heads,
     /// length, width).

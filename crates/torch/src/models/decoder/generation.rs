@@ -39,6 +39,7 @@ impl<'t> Decoder<'t> {
                 batch,
                 len: embedded.dim_from_last(1),
                 padded: batch > 1,
+                unpadded: 0,
                 apart: 0,
             };
             let tokens = Tokens {
