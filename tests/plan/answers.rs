@@ -244,21 +244,21 @@ fn what_others_do_is_said_where_it_differs() {
 /// Queries, keys, values and outputs are kept of the tokens that are no padding.
 #[test]
 fn flash_attention_2_takes_the_padding_out() {
-    let peak = |attention: &str, lengths: &str| {
+    let kept = |attention: &str, lengths: &str| {
         let plan = expctl(&format!(
             "plan --model llama-3.2-1b --recipe lora --format json --set batch_size=2 --set max_seq_length=1024 --set \
              attn_implementation={attention} --set data.synthetic.lengths={lengths}"
         ));
-        plan.exits(0).json()[0]["predicted_allocated_peak_bytes"]
+        plan.exits(0).json()[0]["predicted_allocated_peak_activation_bytes"]
             .as_u64()
             .unwrap() as f64
     };
-    let flash = |lengths: &str| peak("flash_attention_2", lengths);
+    let flash = |lengths: &str| kept("flash_attention_2", lengths);
     let (full, padded) = (flash("[1024]"), flash("[1024,24]"));
     let (layers, width) = (16.0, 2048.0 + 2.0 * 512.0 + 2048.0);
     let dropped = layers * 1000.0 * width * 2.0;
     assert!(((full - padded) / dropped - 1.0).abs() < 0.05, "{full} {padded}");
-    assert!(peak("sdpa", "[1024,24]") >= peak("sdpa", "[1024]"));
+    assert!(kept("sdpa", "[1024,24]") >= kept("sdpa", "[1024]"));
 }
 
 #[test]
