@@ -38,7 +38,7 @@ pub(super) fn read(given: &str) -> anyhow::Result<Message> {
             String::from_utf8_lossy(&bytes).into_owned()
         }
         // A message has more than one word.
-        path if !path.trim().contains(char::is_whitespace) => {
+        path if !path.is_empty() && !path.trim().contains(char::is_whitespace) => {
             bail!("there is no file {path}, and {NoMessage}")
         }
         text => text.to_owned(),
@@ -92,7 +92,7 @@ pub(super) fn without_cell(message: &Message) -> String {
     let found = compatible(message);
     if found.is_empty() {
         text += &line(
-            "no logits, scores or feed-forward layers of a known model have this size with a usual batch and length; \
+            "no weights, logits, scores or feed-forward layers of a known model have this size with a usual batch and length; \
              --model MODEL --set KEY=VALUE compares it with a plan",
         );
         return text;

@@ -158,12 +158,21 @@ impl Subject {
         let Some((gpu, budget)) = self.gpu.zip(self.budget) else {
             return Ok(());
         };
-        ensure!(
-            gpu == budget || (gpu.gpu().is_some() && budget.gpu().is_none()),
-            "--gpu and --budget name two {}: give one of them, or a GPU as --gpu and a size as --budget",
-            if budget.gpu().is_some() { "devices" } else { "sizes" }
-        );
-        Ok(())
+        let what = match (gpu.gpu(), budget.gpu()) {
+            _ if gpu == budget => return Ok(()),
+            (Some(gpu), None) => {
+                ensure!(
+                    budget.bytes() <= gpu.total_bytes,
+                    "--budget is more than `{gpu}` has, which is {}",
+                    format::bytes(gpu.total_bytes.into())
+                );
+                return Ok(());
+            }
+            (Some(_), Some(_)) => "name two devices",
+            (None, None) => "name two sizes",
+            (None, Some(_)) => "are the wrong way round",
+        };
+        bail!("--gpu and --budget {what}: give one of them, or a GPU as --gpu and a size as --budget")
     }
 
     /// The study for --gpu and the budget of `options`: PyTorch's cells are for a GPU that one of them names. Values that

@@ -241,6 +241,24 @@ fn what_others_do_is_said_where_it_differs() {
         .stdout_has("the model has 4,096 positions");
 }
 
+/// Transformers 4.34 makes a mask for flash_attention_2 and hands it to every checkpoint.
+#[test]
+fn an_unused_mask_is_kept_by_checkpoints() {
+    let peak = |release: &str| {
+        let plan = expctl(&format!(
+            "plan --model llama-2-7b --format json --set attn_implementation=flash_attention_2 --set max_seq_length=4096 \
+             --set torch.transformers_version={release}"
+        ));
+        plan.exits(0).json()[0]["predicted_allocated_peak_bytes"]
+            .as_u64()
+            .unwrap()
+    };
+    assert_eq!(peak("4.34.0") - peak("4.35.0"), 2 * 4096 * 4096);
+    expctl("plan --model llama-2-7b --set torch.transformers_version=4.30.2")
+        .exits(2)
+        .stderr_has("torch.transformers_version: transformers 4.30.2 has no sdpa for Llama");
+}
+
 /// Queries, keys, values and outputs are kept of the tokens that are no padding.
 #[test]
 fn flash_attention_2_takes_the_padding_out() {

@@ -91,6 +91,24 @@ report: { template: plan }
         .stdout_has("the largest max_seq_length that fits (published: 64)");
 }
 
+/// Without memory to fit into, a run that ended well says nothing.
+#[test]
+fn an_outcome_needs_a_budget_and_a_key_that_is_heeded() {
+    let said = |keys: &str, outcome: &str| {
+        let spec = format!(
+            "name: x\ndefaults: {{ model: tiny, {keys} }}\npublished:\n- {{ outcome: fits, {outcome} source: A table }}\n"
+        );
+        Project::new(&spec).expctl(&["validate", "spec.yaml"])
+    };
+    said("rank: 4", "")
+        .exits(2)
+        .stderr_has("published[0].outcome: its cell has no memory to fit into");
+    said("adapter: ia3, device_memory: 1GiB", "largest: rank,")
+        .exits(2)
+        .stderr_has("published[0].largest: its cell does not heed this key");
+    said("rank: 4, device_memory: 1GiB", "largest: rank,").exits(0);
+}
+
 #[test]
 fn a_prediction_is_marked_as_one() {
     let recorded = Recorded::new(&format!("{SPEC}{PUBLISHED}"));

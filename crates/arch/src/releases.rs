@@ -22,8 +22,11 @@ pub struct Releases {
     /// `LlamaAttention.forward`), logits stay in the model's format, an RMSNorm multiplies by its weight before it casts
     /// back, the cosines and sines of all positions are float32, and no queries share keys and values.
     pub first_code_until: u32,
-    /// The first release with `sdpa`: `LLAMA_ATTENTION_CLASSES` in `modeling_llama.py` and its like.
+    /// The first release with `sdpa`: `LLAMA_ATTENTION_CLASSES` in `modeling_llama.py` and its like. 58, if none that has
+    /// been studied has it.
     pub sdpa_from: u32,
+    /// The first release with `flash_attention_2`, likewise.
+    pub flash_from: u32,
     /// The first release whose blocks can be checkpointed.
     pub checkpointing_from: u32,
     /// Releases that have not been studied.
@@ -54,6 +57,7 @@ impl Releases {
         repeated_flash_heads_until: 48,
         first_code_until: 0,
         sdpa_from: 0,
+        flash_from: 0,
         checkpointing_from: 0,
         gap: None,
     };
@@ -62,6 +66,7 @@ impl Releases {
     pub(super) const ENCODER: Self = Self {
         oldest: 30,
         sdpa_from: 58,
+        flash_from: 58,
         gap: Some(Gap {
             from: 38,
             until: 58,

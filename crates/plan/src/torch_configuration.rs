@@ -2,7 +2,7 @@
 
 use arch::{ModelConfig, Module};
 use base::text::Mistake;
-use cell::{Adapter, Attention, Cell, Checkpointing, ZeroGrad};
+use cell::{Adapter, Cell, Checkpointing, ZeroGrad};
 use torch::gpu::{ComputeCapability, Context, Gpu};
 use torch::{Backend, Bitsandbytes, Configuration, Dtype, Peft, Pytorch, Transformers};
 
@@ -34,7 +34,7 @@ pub(super) fn torch_configuration(
         Some(version) => Pytorch::of(version)?,
         None => Pytorch::TODAY,
     };
-    check_available(cell, &model, &transformers)?;
+    cell.check_release(&model).map_err(|invalid| invalid.mistake)?;
     check_reentrant(cell, &model, &transformers)?;
     check_prefix(cell, &transformers)?;
     check_generation(cell, &transformers)?;
@@ -84,35 +84,6 @@ pub(super) fn torch_configuration(
         free_bytes: gpu.map(|gpu| gpu.total_bytes - Context::on(Some(gpu)).likely),
         backend: Backend::Cuda,
     })
-}
-
-/// Checks that the release has what the cell asks for.
-fn check_available(cell: &Cell, model: &ModelConfig, transformers: &Transformers) -> Result<(), Mistake> {
-    let class = model.family.description().class;
-    let older = |message: String, help: &str| Err(Mistake::new(message).help(help));
-    match cell.attn_implementation {
-        Attention::Sdpa if !transformers.has_sdpa => older(
-            format!("this release of transformers has no sdpa for {class}"),
-            "use `attn_implementation: eager`, or a newer `transformers_version`",
-        ),
-        Attention::FlashAttention2 if !transformers.has_flash => older(
-            "flash_attention_2 came with transformers 4.34.0".into(),
-            "use `attn_implementation: eager`, or a newer `transformers_version`",
-        ),
-        _ if !transformers.groups_heads && model.num_key_value_heads < model.num_attention_heads => older(
-            format!("queries that share keys and values came to {class} with transformers 4.31.0"),
-            "use a newer `transformers_version`",
-        ),
-        _ if !transformers.checkpoints && cell.gradient_checkpointing != Checkpointing::None => older(
-            format!("this release of transformers checkpoints no blocks of {class}"),
-            "use `gradient_checkpointing: none`, or a newer `transformers_version`",
-        ),
-        _ if !transformers.chooses_reentrant && cell.torch.use_reentrant == Some(false) => older(
-            "`use_reentrant: false` came with transformers 4.35.0".into(),
-            "leave `torch.use_reentrant` out, or use a newer `transformers_version`",
-        ),
-        _ => Ok(()),
-    }
 }
 
 /// Checks that gradients come to the blocks. A reentrant checkpoint gives none to a block whose input wants none, which

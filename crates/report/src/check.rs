@@ -3,7 +3,7 @@
 use spec::Study;
 
 use super::error::ReportError;
-use super::{claims, figures, made_up, published};
+use super::{claims, figures, made_up, outcomes, published};
 
 /// Makes sure that a report can show what the spec asks for, before hours of training.
 ///
@@ -11,6 +11,7 @@ use super::{claims, figures, made_up, published};
 /// The mistake, with its place in the spec.
 pub fn check_study(study: &Study) -> Result<(), ReportError> {
     published::check(study)?;
+    outcomes::check(study)?;
     if study.claims.is_empty() && !figures::has_figures(study) {
         return Ok(());
     }

@@ -1,9 +1,10 @@
 //! Published outcomes: that a run fitted or ran out of memory, each beside the plan's verdict or the study's own run.
 
+use options::Stack;
 use records::prediction::Judgement;
 use results::columns::PREDICTED;
 use serde::Serialize;
-use spec::{Evidence, LargestKey, PublishedOutcome};
+use spec::{Evidence, LargestKey, PublishedOutcome, SpecError, Study};
 
 use super::group::Group;
 use super::published::{PublishedFigure, in_groups};
@@ -83,6 +84,36 @@ pub(crate) fn compare(figures: &[PublishedFigure], groups: &[Group]) -> Vec<Comp
         })
     });
     outcomes.collect()
+}
+
+/// Makes sure that outcomes' cells have memory to fit into, and heed the key whose largest value is said.
+///
+/// # Errors
+/// The first that does not, with its place in the spec.
+pub(crate) fn check(study: &Study) -> Result<(), SpecError> {
+    let outcomes = study.published.iter().enumerate();
+    for (index, published) in outcomes.filter(|(_, published)| published.outcome.is_some()) {
+        let wrong = |key: &str, message: &str, help: &str| {
+            let message = format!("published[{index}].{key}: {message}");
+            Err(published.origin.error(key, message, Some(help.into())))
+        };
+        for study_cell in study.cells.iter().filter(|cell| cell.has(&published.cell)) {
+            let cell = &study_cell.cell;
+            let has_budget = match cell.stack {
+                Stack::Candle => cell.device_memory.is_some(),
+                Stack::Torch => cell.gpu.is_some(),
+            };
+            if !has_budget {
+                let help = "give the cell a `gpu`, or `device_memory`";
+                return wrong("outcome", "its cell has no memory to fit into", help);
+            }
+            let largest = published.largest.map(LargestKey::name);
+            if largest.is_some_and(|key| !cell.heeds(key)) {
+                return wrong("largest", "its cell does not heed this key", "leave it out");
+            }
+        }
+    }
+    Ok(())
 }
 
 fn words(outcome: PublishedOutcome) -> &'static str {

@@ -132,12 +132,21 @@ const FOREIGN: [(&str, &str); 79] = [
     ("deepspeed", DEEPSPEED),
     ("deepspeed_config", DEEPSPEED),
     ("zero_stage", DEEPSPEED),
-    ("loss_type", ONLY_SUPERVISED),
+    (
+        "loss_type",
+        "write `loss` (`chunked_nll` is `chunked`), or `torch: {trl_version: ...}`; losses of preferences are not planned",
+    ),
     ("beta", ONLY_SUPERVISED),
     ("rlhf_type", ONLY_SUPERVISED),
     ("pref_beta", ONLY_SUPERVISED),
-    ("stage", ONLY_SUPERVISED),
-    ("trainer", ONLY_SUPERVISED),
+    (
+        "stage",
+        "leave it out if it is `sft`: preferences, rewards and pre-training on images are not planned",
+    ),
+    (
+        "trainer",
+        "leave it out if it is SFTTrainer: trainers of preferences are not planned",
+    ),
     (
         "lora_head",
         "adapters of the head are not planned; `modules_to_save: [lm_head]` trains it whole",

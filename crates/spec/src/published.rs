@@ -25,7 +25,7 @@ pub struct Published {
     /// With `outcome: fits`: the key whose value is the largest that fitted, `max_seq_length`, `batch_size` or `rank`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest: Option<LargestKey>,
-    /// The column of the frame that a figure is compared with, such as `allocated_peak_bytes`.
+    /// The column of the frame that a figure is compared with, such as `allocated_peak_bytes`; a figure needs it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub column: String,
     /// A column that `column` is divided by, for a figure in `%` or `×`, such as `parameter_count`.
@@ -39,8 +39,9 @@ pub struct Published {
     /// names the cell. The column with the figure's own name has the number, or nothing for a cell without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<PathBuf>,
-    /// The unit of the number.
+    /// The unit of the number; a figure needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Unit")]
     pub unit: Option<Unit>,
     /// The memory that its source measured; `unstated` if the source does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -187,7 +188,8 @@ impl Published {
     fn check_figure(&self) -> Option<(&'static str, Mistake)> {
         let missing = |key: &str| Some(("", Mistake::new(format!("the key `{key}` is missing"))));
         match (self.column.as_str(), self.unit) {
-            ("", _) => missing("column"),
+            ("", _) => missing("column")
+                .map(|(key, mistake)| (key, mistake.help("a run that fitted or did not has an `outcome`"))),
             (_, None) => missing("unit"),
             _ if self.largest.is_some() => Some(("largest", Mistake::new("only `outcome: fits` has a largest value"))),
             _ => self.check_unit(),
@@ -223,14 +225,14 @@ impl Entry for Published {
 
     fn check(&self) -> Vec<(String, Mistake)> {
         let source = self.source.trim().is_empty();
-        let source = source.then(|| ("source", Mistake::new("a published figure needs its source")));
+        let source = source.then(|| ("source", Mistake::new("what is published needs its source")));
         if let Some(outcome) = self.outcome {
             let largest = self.largest.is_some() && outcome != PublishedOutcome::Fits;
             let largest = largest.then(|| ("largest", Mistake::new("only `outcome: fits` has a largest value")));
             let found = [self.check_outcome(), largest, source].into_iter().flatten();
             return found.map(|(key, mistake)| (key.to_owned(), mistake)).collect();
         }
-        let missing = self.values.is_none() && self.value.is_empty();
+        let missing = self.values.is_none() && self.value.is_empty() && !self.column.is_empty();
         let missing = missing.then(|| ("", Mistake::new("the key `value` is missing")));
         let value = check_number(&self.value).filter(|_| !self.value.is_empty());
         let value = value.map(|mistake| ("value", mistake));

@@ -11,6 +11,7 @@ pub(crate) const FAMILY: Description = Description {
     model_type: "distilbert",
     class: "DistilBert",
     releases: Some(Releases {
+        flash_from: 36,
         checkpointing_from: 31,
         ..Releases::ENCODER
     }),

@@ -19,6 +19,7 @@ pub(crate) const FAMILY: Description = Description {
         repeated_flash_heads_until: 0,
         first_code_until: 31,
         sdpa_from: 36,
+        flash_from: 34,
         // It is of all positions, for every batch.
         gap: Some(Gap {
             from: 38,

@@ -1,7 +1,7 @@
 //! The keys that describe a software stack: those that our trainer supports, and those that a plan of PyTorch's stack
 //! does.
 
-use arch::Preset;
+use arch::{ModelConfig, Preset};
 use base::text::{Mistake, either};
 use options::saves_whole;
 use serde_json::{Map, Value};
@@ -300,11 +300,58 @@ impl Cell {
         let Some(version) = &self.torch.transformers_version else {
             return Ok(());
         };
-        let checked = match Preset::named(&self.model) {
-            Some(preset) => Transformers::of(version, preset.config().family).map(drop),
-            None => Transformers::check(version),
+        let preset = Preset::named(&self.model).or_else(|| Preset::of_hub_name(&self.model));
+        match preset {
+            Some(preset) => self.check_release(&preset.config()),
+            None => Transformers::check(version).map_err(|mistake| Invalid::of("torch.transformers_version", mistake)),
+        }
+    }
+
+    /// Checks that the release of transformers is known with a model of this shape, and has what the cell asks for.
+    ///
+    /// # Errors
+    /// The key at fault.
+    pub fn check_release(&self, model: &ModelConfig) -> Checked {
+        const KEY: &str = "torch.transformers_version";
+        let Some(version) = &self.torch.transformers_version else {
+            return Ok(());
         };
-        checked.map_err(|mistake| Invalid::of("torch.transformers_version", mistake))
+        let (family, class) = (model.family, model.family.description().class);
+        let release = Transformers::of(version, family).map_err(|mistake| Invalid::of(KEY, mistake))?;
+        let named = Transformers::planned(version, family).unwrap_or_else(|| version.clone());
+        let lacks = |what: String, with: &'static str, help: &str| {
+            let invalid = Invalid::new(KEY, format!("transformers {named} has {what}")).with(with);
+            Err(invalid.help(format!("{help}, or a release that has it")))
+        };
+        let is_grouped = model.num_key_value_heads < model.num_attention_heads;
+        match self.attn_implementation {
+            Attention::Sdpa if !release.has_sdpa => lacks(
+                format!("no sdpa for {class}"),
+                "attn_implementation",
+                "use `attn_implementation: eager`",
+            ),
+            Attention::FlashAttention2 if !release.has_flash => lacks(
+                format!("no flash_attention_2 for {class}"),
+                "attn_implementation",
+                "use `attn_implementation: eager`",
+            ),
+            _ if !release.groups_heads && is_grouped => lacks(
+                format!("no {class} whose queries share keys and values"),
+                "model",
+                "use another `model`",
+            ),
+            _ if !release.checkpoints && self.gradient_checkpointing != Checkpointing::None => lacks(
+                format!("no checkpoints of blocks for {class}"),
+                "gradient_checkpointing",
+                "use `gradient_checkpointing: none`",
+            ),
+            _ if !release.chooses_reentrant && self.torch.use_reentrant == Some(false) => lacks(
+                "no choice of checkpoints that are not reentrant".into(),
+                "torch.use_reentrant",
+                "leave `torch.use_reentrant` out",
+            ),
+            _ => Ok(()),
+        }
     }
 
     fn check_peft(&self) -> Checked {

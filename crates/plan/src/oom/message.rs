@@ -89,6 +89,10 @@ fn amount(text: &str) -> Option<Amount> {
         .ok()
         .filter(|_| number.starts_with(|c: char| c.is_ascii_digit()))?;
     let bytes = amount * factor as f64;
+    // No device has so many.
+    if bytes > (1u64 << 50) as f64 {
+        return None;
+    }
     let rounding = 0.5 * factor as f64 / 10f64.powi(decimals as i32);
     let is_exact = factor == 1;
     Some(Amount {
@@ -130,6 +134,7 @@ mod tests {
         for text in [
             "CUDA out of memory",
             "Tried to allocate nan GiB",
+            "Tried to allocate 1e30 GiB",
             "Tried to allocate -1 GiB",
         ] {
             assert_eq!(Message::read(text), Err(NoMessage));

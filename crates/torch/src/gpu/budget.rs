@@ -137,7 +137,9 @@ mod tests {
                 .unwrap_err()
                 .contains("`rtx-4090` has 24 GB, not 48")
         );
-        for several in ["2x4090", "4 x A100", "8xh100"] {
+        assert!(budget("24.5").unwrap_err().contains("`24.5GB`"));
+        assert!(!budget("inf").unwrap_err().contains("unit"));
+        for several in ["2x4090", "4 x A100", "8xh100", "h100x8"] {
             assert!(budget(several).unwrap_err().contains("several GPUs"), "{several}");
         }
         assert!(budget("M2 Max").unwrap_err().contains("NVIDIA's GPUs alone"));

@@ -211,13 +211,21 @@ fn help(text: &str) -> String {
     if is_apple || OTHER_MAKERS.iter().any(|maker| text.contains(maker)) {
         return "memory is predicted for NVIDIA's GPUs alone".into();
     }
-    let several = text.split_once(['x', '*', '×']);
-    if several.is_some_and(|(count, gpu)| count.trim().parse::<u32>().is_ok() && !gpu.is_empty()) {
+    let is_count = |text: &str| text.trim().parse::<u32>().is_ok_and(|count| count < 1000);
+    let before = text
+        .split_once(['x', '*', '×'])
+        .filter(|(count, gpu)| is_count(count) && !gpu.is_empty());
+    let after = text
+        .rsplit_once(['x', '*', '×'])
+        .filter(|(gpu, count)| is_count(count) && !gpu.is_empty());
+    if before.or(after).is_some() {
         return "several GPUs are not planned yet: name one of them".into();
     }
     // A number that is no model's is a size.
-    if text.trim_end_matches(['g', 'm', 'b', 'i', ' ']).parse::<f64>().is_ok() && text.len() < 4 {
-        let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let number = text.trim_end_matches(['g', 'm', 'b', 'i', ' ']);
+    let is_number =
+        number.starts_with(|c: char| c.is_ascii_digit()) && number.chars().all(|c| c.is_ascii_digit() || c == '.');
+    if is_number && number.parse::<f64>().is_ok_and(|number| number < 1000.0) {
         return format!("a size has a unit: `{number}GB`");
     }
     suggestion(&text, GPUS.iter().map(|gpu| gpu.name))

@@ -409,7 +409,7 @@ impl<'t> Decoder<'t> {
                 Attention::FlashAttention2 => apart.as_ref().map(|apart| apart.starts.clone()),
             }
         };
-        // It is an argument of every block, and of no kernel.
+        // It is an argument of every block, which a checkpoint keeps, and of no kernel.
         let unused = (transformers.makes_flash_mask && configuration.attn_implementation == Attention::FlashAttention2)
             .then(|| {
                 let shape = Shape {
@@ -448,6 +448,8 @@ impl<'t> Decoder<'t> {
             let run = |cached: Option<&mut Cached<'t>>| self.block(index, &hidden, mask, shared, cached);
             hidden = if configuration.gradient_checkpointing.recomputes(index) && !tape.is_evaluating() {
                 let [cos, sin] = [0, 1].map(|which| shared.map(|angles| angles[which]));
+                // Releases that make the mask have no shared angles, so it takes the place of one.
+                let cos = cos.or(unused.as_ref());
                 let inputs = [Some(&hidden), mask, cos, sin, Some(&positions)];
                 tape.checkpoint(transformers.use_reentrant, index, inputs, || run(None))
             } else {

@@ -80,7 +80,7 @@ pub struct Transformers {
     pub checkpoints: bool,
     /// It has `sdpa`: the family's `sdpa_from`.
     pub has_sdpa: bool,
-    /// It has `flash_attention_2`. From 4.34.0.
+    /// It has `flash_attention_2`: the family's `flash_from`.
     pub has_flash: bool,
     /// Checkpointing that is not reentrant can be asked for (`gradient_checkpointing_kwargs`). From 4.35.0.
     pub chooses_reentrant: bool,
@@ -211,7 +211,7 @@ impl Transformers {
             makes_flash_mask: before(35),
             checkpoints: !before(releases.checkpointing_from),
             has_sdpa: !before(releases.sdpa_from),
-            has_flash: !before(34),
+            has_flash: !before(releases.flash_from),
             chooses_reentrant: !before(35),
             copies_masked_heads: before(48),
             shifts_logits: before(49),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use base::text::Mistake;
+use base::text::{Mistake, quoted};
 
 /// The libraries whose releases are told apart, each with the first release that does what today's does.
 pub const TODAY_SINCE: [(&str, &str); 4] = [
@@ -54,6 +54,10 @@ const NEAREST: &str = "nearest ";
 pub(super) fn asked(text: &str) -> Result<(Version, bool), Mistake> {
     match text.strip_prefix(NEAREST) {
         Some(version) => Ok((version.trim().parse()?, true)),
+        None if text.trim().eq_ignore_ascii_case(NEAREST.trim()) => {
+            let message = format!("{} stands before a release", quoted(text));
+            Err(Mistake::new(message).help("for example `nearest 4.28.1`"))
+        }
         None => Ok((text.parse()?, false)),
     }
 }
