@@ -150,10 +150,10 @@ impl Subject {
             .collect()
     }
 
-    /// Finds two options that name a GPU, or a size, each.
+    /// Checks that --gpu and --budget go together: a GPU and a size of its memory.
     ///
     /// # Errors
-    /// There are two.
+    /// Both name a GPU, or a size; they are the wrong way round; or the size is more than the GPU has.
     fn check_device(&self) -> anyhow::Result<()> {
         let Some((gpu, budget)) = self.gpu.zip(self.budget) else {
             return Ok(());

@@ -392,15 +392,16 @@ impl<'t> Decoder<'t> {
         let apart = (micro.apart > 0).then(|| Apart::new(tape, micro));
         let given = tokens.positions.or_else(|| Some(apart.as_ref()?.positions.clone()));
         let positions = given.unwrap_or_else(|| tape.positions(len));
+        let shape = |window: Option<u32>| Shape {
+            batch: micro.batch,
+            len,
+            past: window.map_or(tokens.past, |window| tokens.past.min(window - 1)),
+            padded: micro.padded,
+            searched: cache.is_none() && !transformers.masks_are_numbers,
+            window,
+        };
         let mask = |window: Option<u32>| {
-            let shape = Shape {
-                batch: micro.batch,
-                len,
-                past: window.map_or(tokens.past, |window| tokens.past.min(window - 1)),
-                padded: micro.padded,
-                searched: cache.is_none() && !transformers.masks_are_numbers,
-                window,
-            };
+            let shape = shape(window);
             match configuration.attn_implementation {
                 Attention::Eager => tape.number_mask(&shape, true, embedded.dtype()),
                 Attention::Sdpa if transformers.masks_are_numbers => tape.number_mask(&shape, false, embedded.dtype()),
@@ -411,17 +412,7 @@ impl<'t> Decoder<'t> {
         };
         // It is an argument of every block, which a checkpoint keeps, and of no kernel.
         let unused = (transformers.makes_flash_mask && configuration.attn_implementation == Attention::FlashAttention2)
-            .then(|| {
-                let shape = Shape {
-                    batch: micro.batch,
-                    len,
-                    past: tokens.past,
-                    padded: micro.padded,
-                    searched: false,
-                    window: None,
-                };
-                tape.number_mask(&shape, true, embedded.dtype())
-            })
+            .then(|| tape.number_mask(&shape(None), true, embedded.dtype()))
             .flatten();
         let full = (self.both_masks || self.window.is_none()).then(|| mask(None)).flatten();
         let windowed = self.window.as_ref().and_then(|window| mask(Some(window.tokens as u32)));
