@@ -258,6 +258,7 @@ fn generation_takes_what_pytorch_says() {
         let step = Step {
             micro_batches: &[micro],
             generates: true,
+            empties_cache: false,
         };
         let ours = peak_of_generation(&trace_parts(&configuration, &[[step]]));
         let error = ours as f64 / row.number("peak") - 1.0;

@@ -4,6 +4,7 @@ use torch::caching_allocator::{self, AllocationFailed, DeviceMemory, Reserved, S
 use trace::Trace;
 
 /// A GPU, with the allocator's settings.
+#[derive(Debug)]
 pub(super) struct Device {
     pub(super) settings: Settings,
     /// Its memory in bytes, if it is limited.

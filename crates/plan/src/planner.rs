@@ -1,6 +1,7 @@
 //! Turns a memory trace into a prediction.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 use arch::{ArchError, ModelConfig};
 use base::text::format;
@@ -19,7 +20,8 @@ use trace::Phase;
 use trace::{Account, Peak, Trace};
 
 use super::PlanError;
-use super::batches::{self, Depth, Planned, TorchStep};
+use super::batches::{self, BetweenSteps, Depth, Planned, TorchStep};
+use super::cache::{Key, lock};
 use super::device::Device;
 use super::figures::{prediction_from, with_reserved, with_rounding, with_verdict};
 use super::headroom::Headroom;
@@ -42,6 +44,15 @@ pub struct Planner {
     /// What the plans are made from.
     inputs: Inputs,
     options: Options,
+    /// Peaks of data that is as possible as a cell's own, by all that they follow from.
+    other_peaks: Mutex<HashMap<Key, OtherPeaks>>,
+}
+
+/// Peaks of a replay, in bytes.
+#[derive(Debug, Clone, Copy)]
+struct OtherPeaks {
+    reserved: u64,
+    allocated: u64,
 }
 
 /// How a spec is planned.
@@ -74,6 +85,7 @@ impl Planner {
         Self {
             inputs: Inputs::new(roots.into()),
             options,
+            other_peaks: Mutex::default(),
         }
     }
 
@@ -300,11 +312,10 @@ impl Planner {
             prediction.notes.extend(replayed.failed.map(failure));
             prediction.widen(&replayed.after_other_loads, loads.reason);
             if let Some(lengths) = ranges::other_lengths(&options).filter(|_| detail == Detail::Range) {
-                for data in &lengths.data {
-                    let (_, trace) = self.torch_trace(cell, data, &configuration, depth)?;
-                    let other = device.replay(&trace, &[]).reserved;
-                    prediction.widen(&[other.peak.bytes], &lengths.reason);
-                    prediction.widen_allocated(other.allocated_peak.bytes);
+                for (data, depth) in &lengths.data {
+                    let peaks = self.peaks_on(cell, data, *depth, &configuration, &device)?;
+                    prediction.widen(&[peaks.reserved], &lengths.reason);
+                    prediction.widen_allocated(peaks.allocated);
                 }
             }
         }
@@ -329,7 +340,10 @@ impl Planner {
         batches::torch_steps(
             options,
             depth,
-            cell.torch.generation.map(|generation| generation.eval_steps),
+            BetweenSteps {
+                eval_steps: cell.torch.generation.map(|generation| generation.eval_steps),
+                empty_cache_steps: cell.empty_cache_steps,
+            },
             cell.attn_implementation == Attention::FlashAttention2,
             || self.inputs.sampler(options, model),
             || self.inputs.lengths(options, model),
@@ -354,24 +368,43 @@ impl Planner {
         depth: Depth,
     ) -> Result<(Planned<TorchStep>, Trace), PlanError> {
         let planned = self.torch_steps(cell, options, &configuration.model, depth)?;
-        let steps = &planned.steps;
-        if configuration.generation.is_some() && !steps.iter().any(|step| step.generates) {
-            let steps = planned.training_steps().unwrap_or(steps.len() as u64);
-            return Err(PlanError::NeverGenerates(steps as usize));
-        }
-        let parts = batches::parts(steps);
-        let ends_before = |every: u32| planned.training_steps().is_some_and(|steps| steps < u64::from(every));
-        let mut configuration = configuration.clone();
-        configuration.empty_cache_steps = match configuration.empty_cache_steps {
-            // A training of few epochs may end before.
-            every if ends_before(every) => 0,
-            0 => 0,
-            // All intervals have the same peaks: the step after an emptied cache is like any other after it.
-            every => every.min(steps.len() as u32 - 1).max(1),
-        };
-        let trace = torch::trace_parts(&configuration, &parts);
+        let trace = trace_of(configuration, &planned)?;
         Ok((planned, trace))
     }
+
+    /// The peaks of training on other data. Lengths that are all the same leave nothing to draw, so that cells which
+    /// differ in their seed share theirs.
+    fn peaks_on(
+        &self,
+        cell: &Cell,
+        options: &DataOptions,
+        depth: Depth,
+        configuration: &torch::Configuration,
+        device: &Device,
+    ) -> Result<OtherPeaks, PlanError> {
+        let planned = self.torch_steps(cell, options, &configuration.model, depth)?;
+        let key = Key::of(&(configuration, &planned.steps, planned.training_steps(), device));
+        if let Some(known) = lock(&self.other_peaks).get(&key) {
+            return Ok(*known);
+        }
+        let replayed = device.replay(&trace_of(configuration, &planned)?, &[]).reserved;
+        let peaks = OtherPeaks {
+            reserved: replayed.peak.bytes,
+            allocated: replayed.allocated_peak.bytes,
+        };
+        lock(&self.other_peaks).insert(key, peaks);
+        Ok(peaks)
+    }
+}
+
+/// The trace of planned steps.
+fn trace_of(configuration: &torch::Configuration, planned: &Planned<TorchStep>) -> Result<Trace, PlanError> {
+    let steps = &planned.steps;
+    if configuration.generation.is_some() && !steps.iter().any(|step| step.generates) {
+        let steps = planned.training_steps().unwrap_or(steps.len() as u64);
+        return Err(PlanError::NeverGenerates(steps as usize));
+    }
+    Ok(torch::trace_parts(configuration, &batches::parts(steps)))
 }
 
 /// The note on a replay that ran out of memory.

@@ -4,6 +4,8 @@ use cell::{Cell, Upcast};
 use options::{Data, DataOptions, Lengths, LogNormal};
 use torch::{Configuration, LoadOrder};
 
+use super::batches::Depth;
+
 /// Loads that are as possible as the one that is planned.
 #[derive(Default)]
 pub(super) struct OtherLoads {
@@ -50,19 +52,21 @@ pub(super) fn other_loads(cell: &Cell, configuration: &Configuration) -> OtherLo
 
 /// Data that is as possible as the one that is planned.
 pub(super) struct OtherLengths {
-    pub(super) data: Vec<DataOptions>,
+    pub(super) data: Vec<(DataOptions, Depth)>,
     /// The fact that would decide between them.
     pub(super) reason: String,
 }
 
 /// Data of lengths that are not known: all samples as short as any may be, all as long, and as they are assumed but for
-/// the longest, which is as long as any may be. `None` if lengths are known.
+/// the longest, which is as long as any may be. Of the latter a few steps show how much more it is: nobody knows the
+/// order of samples either. `None` if lengths are known.
 pub(super) fn other_lengths(options: &DataOptions) -> Option<OtherLengths> {
     let Data::Synthetic(synthetic) = &options.data else {
         return None;
     };
     let [fewest, most] = synthetic.between?.map(|length| length.min(options.max_seq_length));
-    let mut lengths = [fewest, most].map(|length| Lengths::List(vec![length])).to_vec();
+    let equal = |length| (Lengths::List(vec![length]), Depth::Replayed);
+    let mut lengths = [fewest, most].map(equal).to_vec();
     match &synthetic.lengths {
         Lengths::Fixed | Lengths::Uniform => {}
         Lengths::List(list) => {
@@ -71,20 +75,25 @@ pub(super) fn other_lengths(options: &DataOptions) -> Option<OtherLengths> {
                 list.iter()
                     .map(move |length| if length == longest { most } else { *length })
             };
-            lengths.extend(longest.map(|longest| Lengths::List(longer(longest).collect())));
+            lengths.extend(longest.map(|longest| (Lengths::List(longer(longest).collect()), Depth::Few)));
         }
-        Lengths::LogNormal(distribution) => lengths.push(Lengths::LogNormal(LogNormal {
-            longest: Some(most),
-            ..*distribution
-        })),
+        Lengths::LogNormal(distribution) => {
+            let longest = Some(most);
+            let longer = Lengths::LogNormal(LogNormal {
+                longest,
+                ..*distribution
+            });
+            lengths.push((longer, Depth::Few));
+        }
     }
-    let of = |lengths| {
+    let of = |(lengths, depth)| {
         let mut synthetic = synthetic.clone();
         synthetic.lengths = lengths;
-        DataOptions {
+        let data = DataOptions {
             data: Data::Synthetic(synthetic),
             ..options.clone()
-        }
+        };
+        (data, depth)
     };
     Some(OtherLengths {
         data: lengths.into_iter().map(of).collect(),
@@ -147,7 +156,7 @@ mod tests {
     #[test]
     fn the_longest_of_a_list_may_be_longer() {
         let options = cell(Lengths::List(vec![20, 40, 40]), Some([10, 50])).data_options();
-        let lengths = |data: &DataOptions| match &data.data {
+        let lengths = |(data, _): &(DataOptions, Depth)| match &data.data {
             Data::Synthetic(synthetic) => synthetic.lengths.clone(),
             _ => unreachable!(),
         };

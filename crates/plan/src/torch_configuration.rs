@@ -52,7 +52,6 @@ pub(super) fn torch_configuration(
         upcast: cell.upcast,
         autocast: cell.autocast,
         use_cache: cell.torch.use_cache,
-        empty_cache_steps: cell.empty_cache_steps as u32,
         gradient_checkpointing: cell.gradient_checkpointing.clone(),
         // PEFT asks for it where the model checkpoints, and newer releases of transformers.
         enable_input_require_grads: cell.gradient_checkpointing != Checkpointing::None

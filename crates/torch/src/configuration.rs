@@ -64,8 +64,6 @@ pub struct Configuration {
     pub autocast: Autocast,
     /// Keep the key-value cache while training.
     pub use_cache: bool,
-    /// Steps after which the allocator's cache is given back; 0 never.
-    pub empty_cache_steps: u32,
     /// The blocks that recompute their forward pass.
     pub gradient_checkpointing: Checkpointing,
     /// Make the embeddings' output require a gradient, as checkpointing of frozen embeddings needs or used to need.
@@ -129,7 +127,6 @@ impl Configuration {
             upcast: Upcast::None,
             autocast: Autocast::None,
             use_cache: false,
-            empty_cache_steps: 0,
             gradient_checkpointing: Checkpointing::None,
             enable_input_require_grads: false,
             optim: Optimizer::Adamw,

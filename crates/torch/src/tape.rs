@@ -192,7 +192,7 @@ impl Tape {
                 // Far more than most need, which costs nothing untouched: glibc keeps what is freed for the next plan
                 // only once it saw a piece as large as this freed, and a plan whose pages fault again takes half as
                 // long again.
-                trace: Trace::with_capacity(1 << 17),
+                trace: Trace::with_capacity(1 << 21),
                 storages: Vec::with_capacity(1 << 14),
             }),
             graph: RefCell::new(Graph::new()),

@@ -25,6 +25,8 @@ pub struct Step<'m> {
     pub micro_batches: &'m [MicroBatchShape],
     /// True if the model generates after it ([`Configuration::generation`]).
     pub generates: bool,
+    /// True if the allocator's cache is given back after it, and after the generation.
+    pub empties_cache: bool,
 }
 
 /// Traces the memory of training: the load, then one optimizer step for each of `steps`, each of these micro-batches.
@@ -32,6 +34,7 @@ pub fn trace(configuration: &Configuration, steps: &[&[MicroBatchShape]]) -> Tra
     let steps = steps.iter().map(|&micro_batches| Step {
         micro_batches,
         generates: false,
+        empties_cache: false,
     });
     trace_parts(configuration, &[steps.collect::<Vec<_>>()])
 }
@@ -75,6 +78,7 @@ fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[Step
         for &Step {
             micro_batches: micros,
             generates,
+            empties_cache,
         } in part.as_ref()
         {
             number += 1;
@@ -101,7 +105,7 @@ fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[Step
                     }
                 }
             }
-            if configuration.empty_cache_steps > 0 && number % configuration.empty_cache_steps == 0 {
+            if empties_cache {
                 tape.empty_cache();
             }
         }

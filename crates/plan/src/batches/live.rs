@@ -112,7 +112,7 @@ mod tests {
     use trace::Account;
 
     use super::super::testing::training;
-    use super::super::{Depth, parts, torch_steps};
+    use super::super::{BetweenSteps, Depth, parts, torch_steps};
     use super::*;
     use crate::torch_configuration::torch_configuration;
 
@@ -168,9 +168,12 @@ mod tests {
         let configuration = torch_configuration(cell, model, None).unwrap();
         let unread = || unreachable!("a list is given");
         let options = cell.data_options();
-        let eval_steps = cell.torch.generation.map(|generation| generation.eval_steps);
+        let between = BetweenSteps {
+            eval_steps: cell.torch.generation.map(|generation| generation.eval_steps),
+            ..BetweenSteps::default()
+        };
         let no_text = || unreachable!("no text is read");
-        let planned = torch_steps(&options, depth, eval_steps, false, unread, no_text).unwrap();
+        let planned = torch_steps(&options, depth, between, false, unread, no_text).unwrap();
         let micro_batches = planned.steps.iter().map(|step| step.micro_batches.len()).sum();
         let trace = torch::trace_parts(&configuration, &parts(&planned.steps));
         (Account::of(&trace, 512, 1).peak.bytes, micro_batches)

@@ -12,4 +12,4 @@ mod trainer;
 
 pub use ours::steps;
 pub use planned::Planned;
-pub use torch::{Depth, TorchStep, parts, torch_steps};
+pub use torch::{BetweenSteps, Depth, TorchStep, parts, torch_steps};

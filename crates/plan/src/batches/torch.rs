@@ -41,6 +41,17 @@ pub struct TorchStep {
     pub follows: bool,
     /// True if the model generates after it.
     pub generates: bool,
+    /// True if the allocator's cache is given back before the next one.
+    pub empties_cache: bool,
+}
+
+/// What a training does between its steps.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BetweenSteps {
+    /// Steps after which the model generates.
+    pub eval_steps: Option<usize>,
+    /// Steps after which the allocator's cache is given back; 0 never.
+    pub empty_cache_steps: usize,
 }
 
 /// Planned steps as a trace takes them, in parts between which others are left out.
@@ -49,6 +60,7 @@ pub fn parts(steps: &[TorchStep]) -> Vec<Vec<torch::Step<'_>>> {
         torch::Step {
             micro_batches: &step.micro_batches,
             generates: step.generates,
+            empties_cache: step.empties_cache,
         }
     }
     let parts = steps.chunk_by(|_, next| next.follows);
@@ -60,14 +72,14 @@ pub fn parts(steps: &[TorchStep]) -> Vec<Vec<torch::Step<'_>>> {
 /// are packed or grouped by length. Buckets keep the order of the data.
 ///
 /// Calls `sampler` only for made-up lengths, and `lengths` only for a file or the sample text.
-/// After every `eval_steps` steps the model generates. If `unpads`, attention takes the padding out of a batch.
+/// If `unpads`, attention takes the padding out of a batch.
 ///
 /// # Errors
 /// If the data cannot be read or does not fill a step, or the model has no tokenizer.
 pub fn torch_steps(
     options: &DataOptions,
     depth: Depth,
-    eval_steps: Option<usize>,
+    between: BetweenSteps,
     unpads: bool,
     sampler: impl FnOnce() -> Result<Arc<Sampler>, DataError>,
     lengths: impl FnOnce() -> Result<Arc<TextLengths>, DataError>,
@@ -75,15 +87,15 @@ pub fn torch_steps(
     let is_sampled = options.packing.is_some() || options.length_groups.is_some();
     let sequence = match &options.data {
         Data::Synthetic(data) => match &data.lengths {
-            Lengths::Fixed => return Ok(equal_steps(options.max_seq_length, options, depth, eval_steps, unpads)),
+            Lengths::Fixed => return Ok(equal_steps(options.max_seq_length, options, depth, between, unpads)),
             _ if is_sampled => {
                 let sampler = sampler()?;
                 let train: Vec<u32> = sampler.train().collect();
                 trainer::sequence(&train, |sample| sampler.lengths().tokens(sample), options)
             }
             Lengths::List(list) => match list[..] {
-                [length] => return Ok(equal_steps(length, options, depth, eval_steps, unpads)),
-                _ => return Ok(chosen(in_turn(list, options), options, depth, eval_steps, unpads).made_up()),
+                [length] => return Ok(equal_steps(length, options, depth, between, unpads)),
+                _ => return Ok(chosen(in_turn(list, options), options, depth, between, unpads).made_up()),
             },
             Lengths::Uniform | Lengths::LogNormal(_) => ours::sequence(&*sampler()?, options, pass(options, data)),
         },
@@ -92,7 +104,7 @@ pub fn torch_steps(
             trainer::sequence(&lengths.train(options)?, |sample| lengths.tokens(sample), options)
         }
     };
-    Ok(chosen(sequence, options, depth, eval_steps, unpads))
+    Ok(chosen(sequence, options, depth, between, unpads))
 }
 
 /// The steps of a sequence that decide its memory.
@@ -100,13 +112,15 @@ fn chosen(
     mut sequence: Sequence,
     options: &DataOptions,
     depth: Depth,
-    eval_steps: Option<usize>,
+    between: BetweenSteps,
     unpads: bool,
 ) -> Planned<TorchStep> {
     if unpads {
         sequence.unpad();
     }
-    let generating = eval_steps.map_or_else(Vec::new, |every| generating(&sequence, options, depth, every));
+    let generating = between
+        .eval_steps
+        .map_or_else(Vec::new, |every| generating(&sequence, options, depth, every));
     let generates = |step: usize| generating.contains(&step);
     let has_texts = !matches!(options.data, Data::Synthetic(_));
     match depth {
@@ -118,6 +132,8 @@ fn chosen(
                     micro_batches: indices.iter().map(|&index| shape(&micro_batches[index])).collect(),
                     follows: step > 0 && parts.contains_key(&(step - 1)) && indices.first() == Some(&0),
                     generates: generates(step),
+                    // Live tensors do not change.
+                    empties_cache: false,
                 }
             };
             Planned::chosen(sequence, parts.keys().copied().collect(), has_texts, step)
@@ -128,24 +144,27 @@ fn chosen(
             } else {
                 usize::MAX
             };
-            let step = |sequence: &Sequence, step: usize| TorchStep {
-                micro_batches: sequence.step(step).iter().take(most).map(shape).collect(),
-                follows: true,
-                generates: generates(step),
-            };
             let replayed = match depth {
                 Depth::Few => FEW_REPLAYED,
                 _ => MOST_REPLAYED,
             };
             let steps = choice::choose(&sequence, replayed, &generating);
+            let all = training_steps(options).unwrap_or(sequence.len());
+            let emptying = emptying(&steps, between.empty_cache_steps, all);
+            let step = |sequence: &Sequence, step: usize| TorchStep {
+                micro_batches: sequence.step(step).iter().take(most).map(shape).collect(),
+                follows: true,
+                generates: generates(step),
+                empties_cache: emptying.contains(&step),
+            };
             Planned::chosen(sequence, steps, has_texts, step)
         }
     }
 }
 
-/// The steps after which a plan has the model generate: for live bytes the one that leaves the largest outputs, and for
-/// what the allocator holds the first ones and those that leave larger outputs than all before them. The last step
-/// stands for them if the training goes on until the model generates.
+/// The steps after which a plan has the model generate: for live bytes and a first look the one that leaves the largest
+/// outputs, and for all that the allocator holds the first ones and those that leave larger outputs than all before
+/// them. The last step stands for them if the training goes on until the model generates.
 fn generating(sequence: &Sequence, options: &DataOptions, depth: Depth, every: usize) -> Vec<usize> {
     if every > sequence.len() {
         let goes_on = training_steps(options).is_some_and(|steps| steps >= every);
@@ -153,7 +172,7 @@ fn generating(sequence: &Sequence, options: &DataOptions, depth: Depth, every: u
     }
     let left = |step: usize| sequence.step(step).last().map_or(0, Micro::size);
     let due = (every - 1..sequence.len()).step_by(every);
-    if matches!(depth, Depth::Live(_)) {
+    if depth != Depth::Replayed {
         return due
             .max_by_key(|&step| (left(step), Reverse(step)))
             .into_iter()
@@ -168,6 +187,21 @@ fn generating(sequence: &Sequence, options: &DataOptions, depth: Depth, every: u
         })
         .map(|(_, step)| step)
         .collect()
+}
+
+/// The planned steps before whose next one the allocator's cache is given back, after every `every` of `all` steps. All
+/// intervals have the same peaks: if the planned steps lie in one, the last of them stands for one after it.
+fn emptying(planned: &[usize], every: usize, all: usize) -> Vec<usize> {
+    if every == 0 || all < every {
+        return Vec::new();
+    }
+    let pairs = planned.windows(2).map(|pair| (pair[0], pair[1]));
+    let ends = pairs.filter(|(step, next)| step / every < next / every);
+    let mut emptying: Vec<usize> = ends.map(|(step, _)| step).collect();
+    if emptying.is_empty() {
+        emptying.extend(planned.iter().rev().take(2).next_back());
+    }
+    emptying
 }
 
 /// The steps of the whole training; `None` of epochs of a file, whose steps are all in the sequence.
@@ -213,7 +247,7 @@ fn equal_steps(
     length: usize,
     options: &DataOptions,
     depth: Depth,
-    eval_steps: Option<usize>,
+    between: BetweenSteps,
     unpads: bool,
 ) -> Planned<TorchStep> {
     let length = length.min(options.max_seq_length);
@@ -252,11 +286,17 @@ fn equal_steps(
         micro_batches: vec![micro; options.gradient_accumulation_steps.min(MOST_MICRO_BATCHES)],
         follows: true,
         generates: false,
+        empties_cache: false,
     };
     let mut steps = vec![step; options.length.steps().unwrap_or(most).min(most)];
+    let planned: Vec<usize> = (0..steps.len()).collect();
+    let all = training_steps(options).unwrap_or(usize::MAX);
+    for step in emptying(&planned, between.empty_cache_steps, all) {
+        steps[step].empties_cache = true;
+    }
     // After the second one, as after any later one; the third finds the cache that it leaves.
     let goes_on = |every: usize| training_steps(options).is_none_or(|all| all >= every);
-    if eval_steps.is_some_and(goes_on)
+    if between.eval_steps.is_some_and(goes_on)
         && let Some(step) = steps.iter_mut().take(MOST_STEPS).last()
     {
         step.generates = true;
@@ -275,7 +315,15 @@ mod tests {
     fn planned(options: &DataOptions, depth: Depth) -> Vec<Vec<(u32, u32, bool)>> {
         let shape = |micro: &MicroBatchShape| (micro.batch, micro.len, micro.padded);
         let config = config();
-        let planned = torch_steps(options, depth, None, false, || sampler(options, &config), unread).unwrap();
+        let planned = torch_steps(
+            options,
+            depth,
+            BetweenSteps::default(),
+            false,
+            || sampler(options, &config),
+            unread,
+        )
+        .unwrap();
         let steps = planned.steps.iter();
         steps
             .map(|step| step.micro_batches.iter().map(shape).collect())
@@ -323,7 +371,10 @@ mod tests {
         let planned = torch_steps(
             &options,
             depth,
-            Some(every),
+            BetweenSteps {
+                eval_steps: Some(every),
+                ..BetweenSteps::default()
+            },
             false,
             || sampler(&options, &config),
             unread,
@@ -354,6 +405,20 @@ mod tests {
         for depth in [Depth::Replayed, Depth::Live(OutputLifetime::Step)] {
             assert_eq!(generating_after(Lengths::Fixed, 1000, 250, depth), [64]);
         }
+    }
+
+    #[test]
+    fn a_cache_is_given_back_at_the_steps_of_the_training() {
+        assert_eq!(emptying(&[0, 1, 2, 3, 4], 2, 5), [1, 3]);
+        assert_eq!(
+            emptying(&[0, 1, 5, 17, 18, 45], 10, 46),
+            [5, 18],
+            "once between two planned steps"
+        );
+        assert_eq!(emptying(&[0, 1, 2], 10, 100), [1], "the third stands for the eleventh");
+        assert_eq!(emptying(&[0], 1, 1), [0]);
+        assert_eq!(emptying(&[0, 1, 2], 10, 9), [0; 0], "the training ends before");
+        assert_eq!(emptying(&[0, 1, 2], 0, 9), [0; 0]);
     }
 
     #[test]

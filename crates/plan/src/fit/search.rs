@@ -166,6 +166,19 @@ impl<'p> Search<'p> {
         others
     }
 
+    /// The cell as it is given and, if it does not fit, the least change that does, or the changes that save most.
+    ///
+    /// # Errors
+    /// The cell as it is given cannot be planned.
+    pub fn to_fit(&self, limit: u64) -> Result<Vec<Found>, PlanError> {
+        let mut rows = vec![self.given()?];
+        if !rows[0].fits(limit) {
+            let least = self.least(limit).or_else(|| self.smallest_below(&rows[0]));
+            rows.extend(least);
+        }
+        Ok(rows)
+    }
+
     /// The cell as it is given, and the least changes for less and less memory: down to half of a budget, or to the
     /// least that the cell can need. One row is the least change for the budget.
     ///
@@ -188,14 +201,17 @@ impl<'p> Search<'p> {
             }
         }
         // The least that the search can reach may be less than the last row, by less than a step.
-        let needed = front.last().map_or(0, |last| last.prediction.needed_within_host());
-        let (smallest, _) = self.smallest(&self.space.all(), &self.space.given());
-        front.extend(
-            self.found(smallest)
-                .ok()
-                .filter(|last| last.prediction.needed_within_host() < needed),
-        );
+        let smallest = front.last().and_then(|last| self.smallest_below(last));
+        front.extend(smallest);
         Ok(front)
+    }
+
+    /// The changes that save most, if that is less than `found` needs.
+    fn smallest_below(&self, found: &Found) -> Option<Found> {
+        let (smallest, _) = self.smallest(&self.space.all(), &self.space.given());
+        let needed = found.prediction.needed_within_host();
+        let smallest = self.found(smallest).ok()?;
+        (smallest.prediction.needed_within_host() < needed).then_some(smallest)
     }
 
     fn least_of(&self, limit: u64, allowed: Allowed) -> Option<Found> {

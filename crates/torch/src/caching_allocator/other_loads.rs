@@ -25,6 +25,9 @@ pub fn reserved_peaks(loads: &[Trace], trace: &Trace, settings: &Settings, devic
         Some(allocator)
     });
     let loaded: Vec<CachingAllocator> = loaded.collect();
+    if loaded.is_empty() {
+        return Vec::new();
+    }
     let only_grows = *device == DeviceMemory::UNLIMITED
         && settings.per_process_memory_fraction >= 1.0
         && !settings.expandable_segments;
