@@ -24,8 +24,8 @@ use super::{Format, fits_or_not, print};
 /// Find what to change so that a cell fits, the least change first
 ///
 /// Searches every technique that saves memory, alone and together: micro-batches, checkpointing, formats, optimizer
-/// states, attention, the allocator, rank and length. Prints the least change that fits, other ways, and the front of
-/// memory against price. Mild changes come before harsh ones: first what keeps the results, then what costs precision,
+/// states, attention, the allocator, rank and length. Prints the least change that fits, other ways, and of one cell the
+/// front of memory against price. Mild changes come before harsh ones: first what keeps the results, then what costs precision,
 /// then what is trained, then tokens. A model by name starts as it does in a plan, with the frugal recipe; --recipe lora
 /// starts from one in which nothing is saved yet. Nothing is proposed that leaves less than the headroom free. Every
 /// figure is predicted. Exit code 3 if nothing fits.
@@ -71,6 +71,8 @@ fn key_of_largest() -> impl TypedValueParser<Value = Largest> {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    // Traces of some ten MB come and go.
+    memory::keep_freed_pages();
     let study = args.subject.study_to_fit(&args.vary, &args.keep)?;
     // With --smallest-gpu each GPU is its own budget.
     let mut options = args.subject.options();
@@ -174,8 +176,12 @@ fn fit(planner: &Planner, study: &Study, study_cell: &StudyCell) -> Result<CellF
     };
     let search = Search::new(planner, Space::new(cell, &*planner.model(cell)?, moves)?);
     let limit = planner.limit(cell);
-    let front = search.front(limit)?;
     let fits = |found: &&Found| limit.is_some_and(|limit| found.fits(limit));
+    let front = match limit {
+        // The front takes many times as long.
+        Some(limit) if study.cells.len() > 1 => search.to_fit(limit)?,
+        _ => search.front(limit)?,
+    };
     let least = front.iter().find(fits).cloned();
     let others = match (&least, limit) {
         (Some(least), Some(limit)) => search.others(least, limit),

@@ -24,7 +24,8 @@ pub(super) struct CellFit {
     pub budget: Option<u64>,
     /// Bytes of it that stay free.
     pub headroom: u64,
-    /// The cell as it is given, then the least changes for less and less memory.
+    /// The cell as it is given, then the least changes for less and less memory; of several cells with a budget, the
+    /// least change that fits, or the one that saves most.
     pub front: Vec<Found>,
     /// The least change that fits.
     pub least: Option<Found>,
@@ -68,7 +69,7 @@ pub(super) fn for_people(study: &Study, fits: &[CellFit]) -> String {
                 let _ = writeln!(text, "{line}");
             }
         }
-        if fit.front.len() > 1 {
+        if fit.front.len() > 1 && (fits.len() == 1 || fit.budget.is_none()) {
             let _ = writeln!(
                 text,
                 "\nmemory against price, the least change first\n{}",
@@ -86,6 +87,9 @@ pub(super) fn for_people(study: &Study, fits: &[CellFit]) -> String {
             format::number(fit.combinations.into(), 0)
         );
         let _ = writeln!(text, "\n{}", wrapped(&end, 2));
+    }
+    if fits.len() > 1 && fits.iter().any(|fit| fit.budget.is_some()) {
+        text += "\nmemory against price, of one cell: --cell ID\n";
     }
     text
 }

@@ -39,7 +39,10 @@ fn choose() -> AllocatorBackend {
     let chosen = requested().unwrap_or(AllocatorBackend::System);
     match chosen {
         AllocatorBackend::System => {}
-        AllocatorBackend::Retain => keep_pages(),
+        AllocatorBackend::Retain => {
+            keep_freed_pages();
+            share_heap();
+        }
         AllocatorBackend::Mimalloc => never_purge(),
     }
     CHOSEN.store(code(chosen), Ordering::Relaxed);
@@ -56,23 +59,27 @@ fn requested() -> Option<AllocatorBackend> {
     AllocatorBackend::named(name.to_str().ok()?).filter(|backend| backend.is_available())
 }
 
-/// Keeps freed pages in the process, see mallopt(3). No block is mapped separately, the heap's top is never trimmed,
-/// and all threads share one heap: glibc unmaps the ends of other heaps regardless of the threshold.
+/// Has the system's allocator keep most freed pages, see mallopt(3): no block is mapped separately, and the heap's top
+/// is never trimmed. For a process that takes and frees the same large blocks many times.
+pub fn keep_freed_pages() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    set_options(&[(libc::M_MMAP_MAX, 0), (libc::M_TRIM_THRESHOLD, -1)]);
+}
+
+/// Has all threads share one heap: glibc unmaps the ends of other heaps regardless of the threshold.
+fn share_heap() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    set_options(&[(libc::M_ARENA_MAX, 1)]);
+}
+
+/// Sets options of the system's allocator.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn keep_pages() {
-    let never = -1;
-    for (option, value) in [
-        (libc::M_MMAP_MAX, 0),
-        (libc::M_TRIM_THRESHOLD, never),
-        (libc::M_ARENA_MAX, 1),
-    ] {
+fn set_options(options: &[(libc::c_int, libc::c_int)]) {
+    for &(option, value) in options {
         // SAFETY: takes two numbers, and may be called at any time.
         unsafe { libc::mallopt(option, value) };
     }
 }
-
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn keep_pages() {}
 
 /// `mi_option_purge_delay` in mimalloc.h, which the bindings leave out.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;

@@ -26,7 +26,7 @@ pub mod tiers;
 pub mod timeline;
 
 pub use allocator::{LedgerAllocator, ProcessAllocator, installed};
-pub use backend::{BACKEND_VARIABLE, current_backend};
+pub use backend::{BACKEND_VARIABLE, current_backend, keep_freed_pages};
 pub use binding::{Entered, enter, enter_layer};
 pub use budget::{OOM_EXIT_CODE, Tiers};
 pub use buffer::{Buffer, Plain};
