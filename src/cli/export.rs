@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
 use export::{chrome, csv, pytorch};
+use records::store::{check_files, read_record};
 use results::timeline;
 
 use super::{print, studies};
@@ -64,6 +65,9 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         "cell {} has no timeline; `expctl run SPEC --fresh --set record.timeline=true` records those of a study",
         dir.id()
     );
+    if let Some(record) = read_record(&dir)? {
+        check_files(&dir, &record)?;
+    }
     let recording = timeline::read(&path)?;
     if recording.lost > 0 {
         eprintln!(

@@ -9,7 +9,7 @@ use base::text::Table;
 use base::text::format::{self, or_absent};
 use cell::Cell;
 use records::prediction::Prediction;
-use records::store::{CellDir, read_prediction, read_record, read_steps};
+use records::store::{CellDir, check_files, read_prediction, read_record, read_steps};
 use records::{EmptyCache, Record, Step};
 use report::{Entry, entries, key_columns};
 use results::collect::read_cell;
@@ -49,6 +49,9 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let cell = read_cell(&dir)?;
     let record = read_record(&dir)?;
+    if let Some(record) = &record {
+        check_files(&dir, record)?;
+    }
     let prediction = read_prediction(&dir)?;
     let steps = read_steps(&dir.steps())?;
     let from = lineage_of(&dir);
@@ -188,6 +191,9 @@ fn for_people(
     let rows = entries(&frame)?;
     let status = rows.first().and_then(|row| row.text("status")).unwrap_or("not run");
     let mut text = format!("cell {id}: {status}\n{}\n", dir.path().display());
+    if record.is_some_and(|record| record.files.is_none()) {
+        text.push_str("unproven: a version of expctl without hashes wrote its files\n");
+    }
     if let Some(row) = rows.first().filter(|_| *lineage != Lineage::Written) {
         text.push_str("\nLineage\n");
         text.push_str(&lines(&named(row, LINEAGE.map(|(name, _)| name.to_owned()))));

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use base::text::counted;
 use records::store::STUDY_FILE;
 use records::store::{CellDir, StudyDir};
-use results::collect::{Collection, collect};
+use results::collect::{Collection, Unreadable, collect};
 use spec::{Overrides, Study};
 
 /// True if a path is a spec, and not a study.
@@ -184,7 +185,17 @@ pub(super) fn only_cell(wanted: &str, mut found: Vec<CellDir>) -> anyhow::Result
 pub(super) fn read(dir: &StudyDir, study: &Study, all: bool) -> anyhow::Result<Collection> {
     let collection = collect(dir, study, all)?;
     for error in &collection.unreadable {
-        eprintln!("warning: {error}; the cell is shown as not run");
+        let shown = match error {
+            Unreadable::Prediction(_) => "without a prediction",
+            Unreadable::Record(_) | Unreadable::Cell(_) => "as not run",
+        };
+        eprintln!("warning: {error}; the cell is shown {shown}");
+    }
+    if collection.unproven > 0 {
+        let records = counted(collection.unproven, "record");
+        eprintln!(
+            "warning: {records} without hashes, written by an older version: a changed byte would not be noticed"
+        );
     }
     match collection.left_out {
         0 => {}

@@ -12,7 +12,7 @@ use base::text::with_causes;
 use cell::Cell;
 use hub::{Roots, Snapshot};
 use memory::timeline;
-use records::store::{CellDir, write_record};
+use records::store::{CellDir, read_cell_yaml, write_record};
 use records::{Event, Record, Status};
 use runner::protocol::{Arguments, event_line, oom_file, snapshots_file};
 use runner::provenance;
@@ -86,18 +86,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Status, WorkerError> {
         oom: None,
         timeout_seconds: None,
         provenance,
+        files: None,
     };
     write_record(&dir, &record)?;
     Ok(status)
 }
 
 fn read_cell(dir: &CellDir) -> Result<Cell, WorkerError> {
+    let text = read_cell_yaml(dir)?;
     let path = dir.cell_yaml();
-    let text = fs::read_to_string(&path).map_err(|source| WorkerError::File {
-        action: "read",
-        path: path.clone(),
-        source,
-    })?;
     Ok(spec::read_cell(&path.display().to_string(), &text)?)
 }
 

@@ -140,6 +140,10 @@ pub struct Record {
     pub timeout_seconds: Option<f64>,
     /// The machine and the program.
     pub provenance: Provenance,
+    /// The SHA-256 of each file beside the record that belongs to it; absent of records that prove nothing: those of
+    /// older versions, and those of other programs until the run has read them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<BTreeMap<String, String>>,
 }
 
 /// An attempt that was followed by another at once.

@@ -1,13 +1,12 @@
 //! A study's results: the cells of `study.yaml`, each with its record.
 
 use std::collections::BTreeSet;
-use std::fs;
 
 use cell::Cell;
 use polars_core::prelude::DataFrame;
 use records::Record;
 use records::prediction::Prediction;
-use records::store::{CellDir, StoreError, StudyDir, read_prediction, read_record};
+use records::store::{CellDir, StoreError, StudyDir, read_cell_yaml, read_prediction, read_record};
 use spec::{Lineage, Study};
 
 use super::frame::{self, FrameError, Row};
@@ -34,16 +33,21 @@ pub struct Collection {
     pub cells: Vec<Collected>,
     /// The number of records of cells that are no longer in the study, if they were not asked for.
     pub left_out: usize,
+    /// The number of records without hashes, which an older version wrote.
+    pub unproven: usize,
     /// Files that could not be read. Their cells have no record here.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// The reason why a cell's record or configuration is not used.
+/// The reason why a cell's record, prediction or configuration is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
     /// The record.
     #[error(transparent)]
     Record(#[from] StoreError),
+    /// The prediction.
+    #[error("{0}")]
+    Prediction(StoreError),
     /// The configuration.
     #[error("{0}")]
     Cell(String),
@@ -97,12 +101,8 @@ pub fn collect(dir: &StudyDir, study: &Study, all: bool) -> Result<Collection, S
 /// # Errors
 /// `cell.yaml` cannot be read.
 pub fn read_cell(folder: &CellDir) -> Result<Cell, Unreadable> {
+    let text = read_cell_yaml(folder)?;
     let path = folder.cell_yaml();
-    let text = fs::read_to_string(&path).map_err(|source| StoreError::Io {
-        action: "read",
-        path: path.clone(),
-        source,
-    })?;
     spec::read_cell(&path.display().to_string(), &text).map_err(|error| Unreadable::Cell(error.to_string()))
 }
 
@@ -112,8 +112,17 @@ impl Collection {
             self.unreadable.push(error.into());
             None
         });
-        // The next run replaces a prediction of another version.
-        (record, read_prediction(folder).unwrap_or_default())
+        let prediction = match read_prediction(folder) {
+            Ok(prediction) => prediction,
+            // The next run replaces it.
+            Err(StoreError::Invalid { .. }) => None,
+            Err(error) => {
+                self.unreadable.push(Unreadable::Prediction(error));
+                None
+            }
+        };
+        self.unproven += usize::from(record.as_ref().is_some_and(|record| record.files.is_none()));
+        (record, prediction)
     }
 
     /// The frame of these cells.

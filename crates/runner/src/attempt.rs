@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use cell::Cell;
 use records::prediction::Prediction;
-use records::store::{CellDir, remove_temporaries, write_if_changed, write_prediction, write_record};
+use records::store::{CellDir, remove_temporaries, write_cell_yaml, write_if_changed, write_prediction, write_record};
 use records::{Provenance, Record, Status};
 use spec::Study;
 
@@ -45,6 +45,7 @@ pub(super) fn leave_out(
         oom: None,
         timeout_seconds: None,
         provenance: known_provenance(cell, study),
+        files: None,
     };
     write_record(dir, &record)?;
     let _ = fs::remove_file(previous_record(dir));
@@ -135,7 +136,7 @@ fn prepare(dir: &CellDir, cell: &Cell, study: &Study, prediction: Option<&Predic
         absent_is_fine(fs::remove_file(file))?;
     }
     absent_is_fine(fs::remove_dir_all(dir.adapter()))?;
-    write_if_changed(&dir.cell_yaml(), cell.to_yaml().as_bytes()).map_err(io::Error::other)?;
+    write_cell_yaml(dir, &cell.to_yaml()).map_err(io::Error::other)?;
     let snapshots = snapshots(cell, &study.roots());
     match snapshots.is_empty() {
         true => absent_is_fine(fs::remove_file(snapshots_file(dir)))?,

@@ -29,7 +29,13 @@ pub(super) struct Attempt<'a> {
 /// next run tries the cell again.
 pub(super) fn conclude(attempt: Attempt, exit: &Exit) -> Result<Option<Record>, StoreError> {
     let unreadable = match read_record(attempt.dir) {
-        Ok(Some(record)) if record.attempt == attempt.number => return Ok(Some(record)),
+        Ok(Some(record)) if record.attempt == attempt.number => {
+            // Another program may be the worker, which writes no hashes.
+            if record.files.is_none() {
+                write_record(attempt.dir, &record)?;
+            }
+            return Ok(Some(record));
+        }
         Ok(_) => None,
         Err(error) => Some(with_causes(&error)),
     };
@@ -64,6 +70,7 @@ pub(super) fn conclude(attempt: Attempt, exit: &Exit) -> Result<Option<Record>, 
         oom: verdict.oom,
         timeout_seconds: verdict.timeout_seconds,
         provenance,
+        files: None,
     };
     write_record(attempt.dir, &record)?;
     Ok(Some(record))

@@ -4,7 +4,7 @@ use std::fs;
 
 use plan::{CellError, Planner, advice};
 use rayon::prelude::*;
-use records::store::{StudyDir, write_if_changed, write_prediction};
+use records::store::{StudyDir, write_cell_yaml, write_prediction};
 use spec::{Study, StudyCell};
 
 use super::error::RunError;
@@ -27,7 +27,7 @@ pub(super) fn plan(study: &Study, planner: &Planner, dir: &StudyDir) -> Result<(
             path: cell_dir.path().to_path_buf(),
             source,
         })?;
-        write_if_changed(&cell_dir.cell_yaml(), study_cell.cell.to_yaml().as_bytes())?;
+        write_cell_yaml(&cell_dir, &study_cell.cell.to_yaml())?;
         Ok(write_prediction(&cell_dir, &prediction)?)
     })
 }

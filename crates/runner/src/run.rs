@@ -8,7 +8,9 @@ use cell::Cell;
 use plan::{Planner, advice};
 use rayon::prelude::*;
 use records::prediction::Verdict;
-use records::store::{StudyDir, read_record, write_if_changed, write_record};
+use records::store::{
+    StudyDir, read_prediction, read_record, write_cell_yaml, write_if_changed, write_prediction, write_record,
+};
 use records::{Record, Retried, Status};
 use spec::{Lineage, OnOom, Study, StudyCell};
 
@@ -57,10 +59,13 @@ pub fn run(study: &mut Study, options: &Options, progress: &mut dyn Progress) ->
     for Cached { index, .. } in &kept {
         // An earlier version may have written other keys.
         let study_cell = &study.cells[*index];
-        write_if_changed(
-            &dir.cell(&study_cell.id).cell_yaml(),
-            study_cell.cell.to_yaml().as_bytes(),
-        )?;
+        let cell_dir = dir.cell(&study_cell.id);
+        write_cell_yaml(&cell_dir, &study_cell.cell.to_yaml())?;
+        if read_prediction(&cell_dir).is_err()
+            && let Ok(prediction) = advice::predict(&planner, &study_cell.cell, &study.fit)
+        {
+            write_prediction(&cell_dir, &prediction)?;
+        }
     }
     predicted::plan(study, &planner, &dir)?;
     predict(study, &planner, &mut tasks);

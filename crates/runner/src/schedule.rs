@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use base::text::counted;
 use cell::Data;
 use options::Engine;
-use records::store::{CellDir, StoreError, StudyDir, read_record};
+use records::store::{CellDir, StoreError, StudyDir, check_files, read_record};
 use records::{Provenance, Record, Status};
 use results::setting;
 use results::timeline::{self, TimelineError};
@@ -61,9 +61,10 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
         };
         match record {
             Some(record) if !options.fresh && is_kept(study_cell, record.status) => {
-                let damage = match damaged_timeline(study, &record, &cell_dir)? {
-                    None => missing_model(study, &record),
-                    damage => damage,
+                let damage = match check_files(&cell_dir, &record) {
+                    Err(error @ StoreError::Io { .. }) => return Err(error),
+                    Err(error) => Some(error.to_string()),
+                    Ok(()) => damaged_timeline(study, &record, &cell_dir)?.or_else(|| missing_model(study, &record)),
                 };
                 match damage {
                     None => kept.push(Cached { index, record }),

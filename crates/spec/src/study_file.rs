@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use cell::Cell;
-use records::store::STUDY_FILE;
+use records::store::{STUDY_FILE, check_yaml, seal_yaml};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use serde_saphyr::FlowMap;
@@ -125,7 +125,7 @@ impl Study {
         let text = |error: serde_saphyr::ser::Error| io::Error::other(error.to_string());
         let header = serde_saphyr::to_string(&header).map_err(text)?;
         let cells = serde_saphyr::to_string(&share(&self.cells)).map_err(text)?;
-        Ok(format!("{header}{cells}"))
+        Ok(seal_yaml(&format!("{header}{cells}"), STUDY_FILE))
     }
 
     /// Writes `study.yaml` into `folder`, whole or not at all.
@@ -147,13 +147,16 @@ impl Study {
     pub fn read(folder: &Path) -> Result<Self, SpecError> {
         let path = folder.join(STUDY_FILE);
         let text = read_text(&path, LARGEST)?;
+        check_yaml(&text, STUDY_FILE, &path).map_err(|error| SpecError::without_place(error.to_string()))?;
         Self::from_yaml(&path.display().to_string(), &text, folder)
     }
 
-    /// The name of the study in `folder`, read from a `study.yaml` of any version. `None` if there is no such file, or
-    /// it has no name that can be read.
+    /// The name of the study in `folder`, read from a `study.yaml` of any version. `None` if there is no such file, it
+    /// was changed, or it has no name that can be read.
     pub fn name_in(folder: &Path) -> Option<String> {
-        let text = read_text(&folder.join(STUDY_FILE), LARGEST).ok()?;
+        let path = folder.join(STUDY_FILE);
+        let text = read_text(&path, LARGEST).ok()?;
+        check_yaml(&text, STUDY_FILE, &path).ok()?;
         let source = Sources::default().add(STUDY_FILE, &text);
         let node = yaml::parse(&text, source, 0, Budget::STUDY).ok()?;
         // Format 1 had the sections of the spec at the top.

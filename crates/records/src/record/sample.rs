@@ -97,6 +97,7 @@ pub fn ok(cell_id: &str) -> Record {
         oom: None,
         timeout_seconds: None,
         provenance: provenance(),
+        files: None,
     }
 }
 

@@ -19,6 +19,9 @@ pub enum StoreError {
     /// A write was interrupted.
     #[error("`{}` is cut short; `expctl run` makes it again", .0.display())]
     CutShort(PathBuf),
+    /// The hash of a file does not hold.
+    #[error("`{}` was changed after it was written: its SHA-256 does not hold; `expctl run` makes it again", .0.display())]
+    Damaged(PathBuf),
     /// Another version or another program wrote the file.
     #[error("`{}` is not a {what} of this version of expctl", path.display())]
     Invalid {

@@ -1,15 +1,20 @@
-//! A study's files. A write is atomic: the file is complete, or it is not there.
+//! A study's files. A write is atomic: the file is complete, or it is not there. A file that is read back proves itself
+//! by a hash in it or in the record beside it.
 
+mod cell_yaml;
 mod error;
 mod folders;
 mod records;
+mod seal;
 mod steps;
 #[cfg(test)]
 mod tests;
 mod write;
 
+pub use cell_yaml::{read_cell_yaml, write_cell_yaml};
 pub use error::StoreError;
 pub use folders::{CellDir, STUDY_FILE, StudyDir, is_cell_id};
-pub use records::{read_prediction, read_record, write_prediction, write_record};
+pub use records::{check_files, read_prediction, read_record, write_prediction, write_record};
+pub use seal::{check_yaml, seal_yaml, sha256};
 pub use steps::{StepLog, read_steps};
 pub use write::{remove_temporaries, write_atomically, write_if_changed};

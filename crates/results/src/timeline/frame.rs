@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use polars_core::prelude::*;
-use records::store::{StoreError, StudyDir, write_if_changed};
+use records::store::{StoreError, StudyDir, check_files, read_record, write_if_changed};
 use trace::{ByCategory, Category};
 
 use super::error::TimelineError;
@@ -82,9 +82,20 @@ pub fn build<'a>(
 ) -> Result<(DataFrame, Vec<TimelineError>), FrameError> {
     let (mut recordings, mut damaged) = (Vec::new(), Vec::new());
     for cell_id in cell_ids {
-        let path = dir.cell(cell_id).timeline();
+        let dir = dir.cell(cell_id);
+        let path = dir.timeline();
         if !path.exists() {
             continue;
+        }
+        // A record that cannot be read is named with the other records.
+        let Ok(record) = read_record(&dir) else { continue };
+        match record.map_or(Ok(()), |record| check_files(&dir, &record)) {
+            Ok(()) => {}
+            Err(error @ StoreError::Io { .. }) => return Err(error.into()),
+            Err(error) => {
+                damaged.push(error.into());
+                continue;
+            }
         }
         match file::read(&path) {
             Ok(recording) => recordings.push(CellRecording {
