@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
 use export::{chrome, csv, pytorch};
-use records::store::{check_files, read_record};
+use records::store::{check_file, read_record};
 use results::timeline;
 
 use super::{print, studies};
@@ -66,7 +66,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         dir.id()
     );
     if let Some(record) = read_record(&dir)? {
-        check_files(&dir, &record)?;
+        check_file(&record, &path)?;
     }
     let recording = timeline::read(&path)?;
     if recording.lost > 0 {

@@ -368,6 +368,8 @@ impl Reported {
         }
         report::prepare_output(&report.output)?;
         let mut written = match kept {
+            // An older version's has no hash.
+            Some(_) if args.publish => report.write_beside(frames)?,
             Some(_) => Vec::new(),
             None => report.write_frames(frames)?,
         };

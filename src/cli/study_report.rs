@@ -100,10 +100,14 @@ impl<'s> StudyReport<'s> {
     pub(super) fn write_frames(&self, frames: &Frames) -> anyhow::Result<Vec<PathBuf>> {
         let mut written = frame::write(&frames.cells, self.dir)?;
         written.extend(timeline::write(&frames.timeline, self.dir)?);
-        if let Some(beside) = &self.beside {
-            written.extend(beside.write(frames, &self.study.invocation)?);
-        }
+        written.extend(self.write_beside(frames)?);
         Ok(written)
+    }
+
+    /// Writes the frames beside the report. Returns the files that changed.
+    pub(super) fn write_beside(&self, frames: &Frames) -> anyhow::Result<Vec<PathBuf>> {
+        let beside = self.beside.as_ref();
+        beside.map_or_else(|| Ok(Vec::new()), |beside| beside.write(frames, &self.study.invocation))
     }
 
     /// The files beside the report that do not hold these frames.

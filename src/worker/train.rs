@@ -1,6 +1,5 @@
 //! The worker's main program: read the cell, prepare the process, train, write the record.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write, stderr, stdout};
@@ -8,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
+use base::guarded::panic_message;
 use base::text::with_causes;
 use cell::Cell;
 use hub::{Roots, Snapshot};
@@ -148,12 +148,6 @@ fn in_pool(cell: &Cell, arguments: &Arguments, roots: &Roots, dir: &CellDir) -> 
         Ok(trained) => Ok(trained?),
         Err(panic) => Err(Failure::Panic(panic_message(panic.as_ref()).to_owned())),
     }
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without a message")
 }
 
 /// Reports an event to the run. A run that has stopped reading is no reason to stop.

@@ -1,4 +1,5 @@
-//! Damage to the files of a finished study: bytes flipped, cut, emptied and removed, file after file.
+//! Damage to the files of a finished study: digits changed, bytes flipped, cut, doubled, emptied and removed, another
+//! cell's file, and a folder or a link in a file's place, file after file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +18,14 @@ sweep: { grid: { rank: [2, 4] } }
 type Damage = fn(&[u8]) -> Option<Vec<u8>>;
 
 /// The kinds of damage.
-const DAMAGES: [(&str, Damage); 4] = [
+const DAMAGES: [(&str, Damage); 6] = [
+    ("digit", |bytes| {
+        let mut bytes = bytes.to_vec();
+        let place = bytes.iter().rposition(u8::is_ascii_digit)?;
+        bytes[place] = if bytes[place] == b'7' { b'1' } else { b'7' };
+        Some(bytes)
+    }),
+    ("doubled", |bytes| Some([bytes, bytes].concat())),
     ("flipped", |bytes| {
         let mut bytes = bytes.to_vec();
         let middle = bytes.len() / 2;
@@ -117,14 +125,82 @@ fn what_is_damaged_is_made_again_and_nothing_else() {
                 .as_deref()
                 .is_some_and(|cell| record(&after, cell) != record(&before, cell));
             match (file, kind) {
-                // Without its record a cell has no result; with another's timeline it has no figures of its own.
-                ("record.json", "cut" | "emptied" | "removed") | ("timeline.bin", "cut" | "emptied") => {
-                    assert!(is_made_again, "{what}: {run}");
-                }
-                ("record.json" | "timeline.bin", _) => {}
+                // What was removed shows nothing false.
+                ("steps.jsonl" | "timeline.bin", "removed") => assert!(!is_made_again, "{what}: {run}"),
+                ("record.json" | "steps.jsonl" | "timeline.bin", _) => assert!(is_made_again, "{what}: {run}"),
                 // Nothing that figures rest on.
                 _ => assert!(!is_made_again, "{what}: {run}"),
             }
+        }
+    }
+}
+
+/// Each command names the file that does not hold, and shows nothing of it.
+#[test]
+fn what_was_changed_is_named_and_not_shown() {
+    let project = Project::new(SPEC);
+    project.run(&[]).exits(0);
+    let out = project.path("out");
+    let before = files(&out);
+    let [id, other] = [0, 1].map(|index| {
+        let cells = project.cells();
+        cells[index].file_name().unwrap().to_string_lossy().into_owned()
+    });
+    let show = ["show", &id, "--results", "out"];
+    let export = ["export", &id, "--results", "out", "--format", "csv", "--output", "-"];
+    let named: [(&str, &[&str]); 6] = [
+        ("record.json", &show),
+        ("prediction.json", &show),
+        ("cell.yaml", &show),
+        ("steps.jsonl", &show),
+        ("timeline.bin", &export),
+        ("record.json", &export),
+    ];
+    for (name, command) in named {
+        let path = Path::new("cells").join(&id).join(name);
+        let own = &before[&path];
+        let of_other = &before[&Path::new("cells").join(&other).join(name)];
+        let place = own.iter().position(u8::is_ascii_digit).unwrap();
+        let mut changed = own.clone();
+        changed[place] = if changed[place] == b'7' { b'1' } else { b'7' };
+        for (what, bytes) in [("digit", &changed), ("swapped", of_other)] {
+            restore(&out, &before);
+            fs::write(out.join(&path), bytes).unwrap();
+            let output = project.expctl(command);
+            assert_eq!(output.code, 2, "{name} {what}: {output}");
+            assert!(output.stdout.is_empty(), "{name} {what}: {output}");
+            assert!(output.stderr.contains(name), "{name} {what}: {output}");
+            let report = project.expctl(&["report", "out"]);
+            let is_in_reports = !matches!(name, "cell.yaml" | "steps.jsonl");
+            assert_eq!(report.stderr.contains(name), is_in_reports, "{name} {what}: {report}");
+        }
+    }
+}
+
+/// A folder or a link in a file's place costs its cell, and nothing is written through a link.
+#[test]
+fn what_lies_in_a_files_place_is_moved_away() {
+    let project = Project::new(SPEC);
+    project.run(&[]).exits(0);
+    let out = project.path("out");
+    let before = files(&out);
+    project.write("target", "mine");
+    // Whether a report may replace a folder is for people to say.
+    for name in before.keys().filter(|name| !name.starts_with("report.md")) {
+        for kind in ["folder", "link", "dangling link"] {
+            let what = format!("{} {kind}", name.display());
+            restore(&out, &before);
+            let path = out.join(name);
+            fs::remove_file(&path).unwrap();
+            match kind {
+                "folder" => fs::create_dir(&path).unwrap(),
+                "link" => std::os::unix::fs::symlink(project.path("target"), &path).unwrap(),
+                _ => std::os::unix::fs::symlink(project.path("nothing"), &path).unwrap(),
+            }
+            let run = project.run(&["--progress", "plain"]);
+            assert_eq!(run.code, 0, "{what}: {run}");
+            assert_eq!(project.read("target"), "mine", "{what}");
+            assert!(!project.path("nothing").exists(), "{what}");
         }
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use arch::{Location, ModelConfig};
+use base::guarded::guarded;
 use base::text::quoted;
 use tokenizers::{Encoding, PostProcessor, Tokenizer, TruncationParams};
 
@@ -82,10 +83,12 @@ impl Encoder {
             place: place.clone(),
             reason,
         };
-        let mut tokenizer = Tokenizer::from_bytes(file).map_err(|error| invalid(error.to_string()))?;
-        let special = tokenizer
-            .get_post_processor()
-            .map_or(0, |post| post.added_tokens(false));
+        let mut tokenizer = checked(|| Tokenizer::from_bytes(file)).map_err(invalid)?;
+        let special = checked(|| {
+            let post = tokenizer.get_post_processor();
+            Ok(post.map_or(0, |post| post.added_tokens(false)))
+        });
+        let special = special.map_err(invalid)?;
         if special >= max_seq_length {
             return Err(invalid(format!(
                 "it adds {special} special tokens, which leaves no room for text in `max_seq_length: {max_seq_length}`"
@@ -149,13 +152,13 @@ impl Encoder {
             let part = &text[..text.floor_char_boundary(bytes)];
             let is_whole = part.len() == text.len();
             let adds_special_tokens = !rendered.has_special_tokens;
-            let encoding = match is_whole && !has_offsets {
+            let encoding = checked(|| match is_whole && !has_offsets {
                 true => self.tokenizer.encode_fast(part, adds_special_tokens),
                 false => self.tokenizer.encode(part, adds_special_tokens),
-            };
-            let encoding = encoding.map_err(|error| DataError::Tokenizer {
+            });
+            let encoding = encoding.map_err(|reason| DataError::Tokenizer {
                 place: self.place.clone(),
-                reason: error.to_string(),
+                reason,
             })?;
             let kept = end_of_text(encoding.get_offsets());
             let is_cut = !encoding.get_overflowing().is_empty();
@@ -187,6 +190,14 @@ impl Encoder {
                 vocab_size: self.vocab_size,
             }),
         }
+    }
+}
+
+/// Calls the library, which panics on some files. An error is the reason.
+fn checked<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+    match guarded(call) {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(panic) => Err(format!("the tokenizer's library cannot use it: {panic}")),
     }
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use arch::{Kind, Location, ModelConfig, ModuleName};
-use base::whole_file::{self, TEMPORARY};
+use base::whole_file;
 use candle_core::{DType, Device};
 pub use error::MergeError;
 use nn::adapter::{Adapters, Change, Saved, SharedFactors, change};
@@ -55,9 +55,10 @@ pub fn merge(adapter: &Path, base: &Path, output: &Path) -> Result<(), MergeErro
         _ => Path::new("."),
     };
     fs::create_dir_all(parent).map_err(failed)?;
+    whole_file::remove_left_over(parent);
     // The folder appears as a whole.
     let folder = tempfile::Builder::new()
-        .prefix(TEMPORARY)
+        .prefix(&whole_file::prefix())
         .permissions(fs::Permissions::from_mode(0o777))
         .tempdir_in(parent)
         .map_err(|error| failed(error.kind().into()))?;

@@ -58,6 +58,7 @@ pub fn save(
         move |source| SaveError { path, source }
     };
     fs::create_dir_all(dir).map_err(failed(dir))?;
+    whole_file::remove_left_over(dir);
     match location {
         Location::Preset(_) => {
             let path = dir.join("tokenizer.json");

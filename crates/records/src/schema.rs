@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::prediction::Prediction;
 use super::{Event, Oom, Record, Step, WorkerMachine};
@@ -66,6 +66,12 @@ impl Subject {
             Self::Prediction => of::<Prediction>(),
             Self::Machine => of::<WorkerMachine>(),
         };
+        if matches!(self, Self::Record | Self::Prediction) {
+            schema["properties"]["sha256"] = json!({
+                "description": "The SHA-256 of the file without this line. The run writes it; a worker leaves it out.",
+                "type": "string",
+            });
+        }
         schema["$id"] = format!("urn:expctl:{}:{VERSION}", self.name()).into();
         schema
     }
@@ -184,7 +190,7 @@ mod tests {
             schema.to_string()
         });
         let hash = base::text::hex(&Sha256::digest(schemas.concat()));
-        assert_eq!((VERSION, &hash[..16]), (1, "c11c1e608a4db882"));
+        assert_eq!((VERSION, &hash[..16]), (1, "0563d7773b077713"));
     }
 
     #[test]

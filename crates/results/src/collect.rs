@@ -114,8 +114,6 @@ impl Collection {
         });
         let prediction = match read_prediction(folder) {
             Ok(prediction) => prediction,
-            // The next run replaces it.
-            Err(StoreError::Invalid { .. }) => None,
             Err(error) => {
                 self.unreadable.push(Unreadable::Prediction(error));
                 None

@@ -6,7 +6,10 @@ use std::time::SystemTime;
 
 use cell::Cell;
 use records::prediction::Prediction;
-use records::store::{CellDir, remove_temporaries, write_cell_yaml, write_if_changed, write_prediction, write_record};
+use records::store::{
+    CellDir, make_room, make_room_unless_file, remove_temporaries, write_cell_yaml, write_if_changed, write_prediction,
+    write_record,
+};
 use records::{Provenance, Record, Status};
 use spec::Study;
 
@@ -131,9 +134,11 @@ impl Attempts<'_> {
 fn prepare(dir: &CellDir, cell: &Cell, study: &Study, prediction: Option<&Prediction>) -> io::Result<()> {
     fs::create_dir_all(dir.path())?;
     remove_temporaries(dir.path())?;
+    make_room_unless_file(&dir.record())?;
+    make_room_unless_file(&previous_record(dir))?;
     absent_is_fine(fs::rename(dir.record(), previous_record(dir)))?;
-    for file in [dir.steps(), dir.timeline(), oom_file(dir)] {
-        absent_is_fine(fs::remove_file(file))?;
+    for file in [dir.steps(), dir.timeline(), dir.log(), oom_file(dir)] {
+        make_room(&file)?;
     }
     absent_is_fine(fs::remove_dir_all(dir.adapter()))?;
     write_cell_yaml(dir, &cell.to_yaml()).map_err(io::Error::other)?;

@@ -4,6 +4,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
+use records::store::make_room_unless_file;
+
 use super::error::RunError;
 
 /// The lock of a folder that a run writes into. The kernel releases it at any end of the process.
@@ -17,6 +19,8 @@ impl FolderLock {
             path: folder.to_path_buf(),
             source,
         };
+        // Nothing is written through a link.
+        make_room_unless_file(lock).map_err(failed)?;
         // No truncation: until the lock is ours, the content is the holder's.
         let mut file = OpenOptions::new()
             .read(true)

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fs;
 
 use base::text::format;
+use base::whole_file;
 use cell::Cell;
 use plan::{Planner, advice};
 use rayon::prelude::*;
@@ -43,6 +44,7 @@ pub fn run(study: &mut Study, options: &Options, progress: &mut dyn Progress) ->
     };
     fs::create_dir_all(dir.path().join("cells")).map_err(folder)?;
     let _lock = FolderLock::acquire(dir.path(), &dir.lock())?;
+    whole_file::remove_left_over(dir.path());
     refuse_another(study, &dir)?;
     let mut events = Events::open()?;
     let planner = Planner::new(study.roots(), options.planning());

@@ -1,10 +1,10 @@
 //! Columns of a Parquet file: texts, numbers, truth values, and lists and structs of these.
 
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
+use base::guarded::guarded;
 use polars_core::prelude::{AnyValue, ArrowDataType, ArrowSchema, PolarsResult};
 use polars_io::SerReader;
 use polars_io::parquet::read::{ParallelStrategy, ParquetReader};
@@ -129,10 +129,10 @@ fn open(path: &Path) -> Result<File, DataError> {
 
 /// Runs a step of polars' reader. It panics on some damaged files, and a damaged file is an error like any other.
 fn checked<T>(path: &Path, step: impl FnOnce() -> PolarsResult<T>) -> Result<T, DataError> {
-    let reason = match catch_unwind(AssertUnwindSafe(step)) {
+    let reason = match guarded(step) {
         Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => "it is damaged".into(),
+        Err(panic) => format!("it is damaged ({panic})"),
     };
     Err(DataError::Parquet {
         path: path.into(),

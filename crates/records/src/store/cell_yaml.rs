@@ -1,9 +1,10 @@
 //! The configuration of a cell on disk.
 
-use std::fs;
+use std::io;
 
 use super::error::{StoreError, io_error};
 use super::folders::CellDir;
+use super::place::read_in_place;
 use super::seal::{check_yaml, seal_yaml};
 use super::write::write_if_changed;
 
@@ -12,7 +13,8 @@ use super::write::write_if_changed;
 /// # Errors
 /// The file cannot be written.
 pub fn write_cell_yaml(dir: &CellDir, yaml: &str) -> Result<(), StoreError> {
-    write_if_changed(&dir.cell_yaml(), seal_yaml(yaml, &dir.id()).as_bytes()).map(drop)
+    let path = dir.cell_yaml();
+    write_if_changed(&path, seal_yaml(yaml, &dir.id()).as_bytes()).map(drop)
 }
 
 /// A cell's configuration as YAML.
@@ -21,7 +23,8 @@ pub fn write_cell_yaml(dir: &CellDir, yaml: &str) -> Result<(), StoreError> {
 /// The file cannot be read, or was changed after it was written.
 pub fn read_cell_yaml(dir: &CellDir) -> Result<String, StoreError> {
     let path = dir.cell_yaml();
-    let yaml = fs::read_to_string(&path).map_err(io_error("read", &path))?;
+    let bytes = read_in_place(&path)?.ok_or_else(|| io_error("read", &path)(io::ErrorKind::NotFound.into()))?;
+    let yaml = String::from_utf8(bytes).map_err(|_| StoreError::Damaged(path.clone()))?;
     check_yaml(&yaml, &dir.id(), &path)?;
     Ok(yaml)
 }

@@ -22,6 +22,9 @@ pub enum StoreError {
     /// The hash of a file does not hold.
     #[error("`{}` was changed after it was written: its SHA-256 does not hold; `expctl run` makes it again", .0.display())]
     Damaged(PathBuf),
+    /// Something else lies in a file's place.
+    #[error("`{}` is a folder or a link in place of a file; `expctl run` moves it away", .0.display())]
+    NotAFile(PathBuf),
     /// Another version or another program wrote the file.
     #[error("`{}` is not a {what} of this version of expctl", path.display())]
     Invalid {

@@ -1,11 +1,11 @@
 //! Records and predictions on disk.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::error::{StoreError, invalid, io_error, is_absent};
+use super::error::{StoreError, invalid, io_error};
 use super::folders::CellDir;
+use super::place::{make_room_unless_file, read_in_place};
 use super::seal::{open_json, seal_json, sha256_of_file};
 use super::write::{write_atomically, write_if_changed};
 use crate::Record;
@@ -19,35 +19,45 @@ use crate::prediction::Prediction;
 pub fn write_record(dir: &CellDir, record: &Record) -> Result<(), StoreError> {
     let path = dir.record();
     let mut files = BTreeMap::new();
-    for (name, path) in files_beside(dir) {
-        files.extend(sha256_of_file(&path)?.map(|hash| (name.to_owned(), hash)));
+    for path in files_beside(dir) {
+        files.extend(sha256_of_file(&path)?.map(|hash| (name(&path), hash)));
     }
     let record = Record {
         files: Some(files),
         ..record.clone()
     };
     let json = serde_json::to_vec_pretty(&record).map_err(|source| invalid("record", &path, source))?;
+    make_room_unless_file(&path).map_err(io_error("replace", &path))?;
     write_atomically(&path, &seal_json(&json, ""))
 }
 
 /// The files beside a record whose hashes it has.
-fn files_beside(dir: &CellDir) -> [(&'static str, PathBuf); 2] {
-    [("steps.jsonl", dir.steps()), ("timeline.bin", dir.timeline())]
+fn files_beside(dir: &CellDir) -> [PathBuf; 2] {
+    [dir.steps(), dir.timeline()]
 }
 
-/// Checks the files beside a record by its hashes. One that was removed shows nothing false, and is no error.
+/// Checks the files beside a record by its hashes.
 ///
 /// # Errors
-/// A file was changed, or cannot be read.
+/// Those of [`check_file`].
 pub fn check_files(dir: &CellDir, record: &Record) -> Result<(), StoreError> {
+    files_beside(dir).iter().try_for_each(|path| check_file(record, path))
+}
+
+/// Checks a file beside a record by its hash. One that was removed shows nothing false, and is no error.
+///
+/// # Errors
+/// The file was changed, or cannot be read.
+pub fn check_file(record: &Record, path: &Path) -> Result<(), StoreError> {
     let Some(files) = &record.files else { return Ok(()) };
-    for (name, path) in files_beside(dir) {
-        let found = sha256_of_file(&path)?;
-        if found.is_some() && found.as_ref() != files.get(name) {
-            return Err(StoreError::Damaged(path));
-        }
+    match sha256_of_file(path)? {
+        Some(found) if files.get(&name(path)) != Some(&found) => Err(StoreError::Damaged(path.to_path_buf())),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The outcome of a cell; `None` if it has none yet.
@@ -56,10 +66,8 @@ pub fn check_files(dir: &CellDir, record: &Record) -> Result<(), StoreError> {
 /// The record is cut short, changed, of another version, or of another cell.
 pub fn read_record(dir: &CellDir) -> Result<Option<Record>, StoreError> {
     let path = dir.record();
-    let json = match fs::read(&path) {
-        Ok(json) => json,
-        Err(error) if is_absent(&error) => return Ok(None),
-        Err(error) => return Err(io_error("read", &path)(error)),
+    let Some(json) = read_in_place(&path)? else {
+        return Ok(None);
     };
     // The id is in it.
     let (json, is_sealed) = open_json(&json, "", &path)?;
@@ -93,10 +101,8 @@ pub fn write_prediction(dir: &CellDir, prediction: &Prediction) -> Result<(), St
 /// The file cannot be read, was changed, or is of another version.
 pub fn read_prediction(dir: &CellDir) -> Result<Option<Prediction>, StoreError> {
     let path = dir.prediction();
-    let json = match fs::read(&path) {
-        Ok(json) => json,
-        Err(error) if is_absent(&error) => return Ok(None),
-        Err(error) => return Err(io_error("read", &path)(error)),
+    let Some(json) = read_in_place(&path)? else {
+        return Ok(None);
     };
     let (json, _) = open_json(&json, &dir.id(), &path)?;
     serde_json::from_slice(&json)

@@ -3,14 +3,13 @@
 //! A seal is also over the name of what the file belongs to, such as a cell's id: the file of another cell does not hold.
 //! Files of older versions have none, and are unproven.
 
-use std::fmt::Write as _;
-use std::fs;
-use std::io;
 use std::path::Path;
 
+use base::text::hex;
 use sha2::{Digest, Sha256};
 
-use super::error::{StoreError, io_error};
+use super::error::StoreError;
+use super::place::read_in_place;
 
 /// What stands before a seal in JSON, as its last key.
 const LAST_KEY: &[u8] = b",\n  \"sha256\": \"";
@@ -23,12 +22,7 @@ const HEX: usize = 64;
 pub fn sha256(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     parts.iter().for_each(|part| hash.update(part));
-    let mut hex = String::with_capacity(HEX);
-    for byte in hash.finalize() {
-        // Writing into a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
+    hex(&hash.finalize())
 }
 
 /// The SHA-256 of a file; `None` if there is none.
@@ -36,11 +30,7 @@ pub fn sha256(parts: &[&[u8]]) -> String {
 /// # Errors
 /// It cannot be read.
 pub(super) fn sha256_of_file(path: &Path) -> Result<Option<String>, StoreError> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(Some(sha256(&[&bytes]))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(io_error("read", path)(error)),
-    }
+    Ok(read_in_place(path)?.map(|bytes| sha256(&[&bytes])))
 }
 
 /// Adds a seal to the pretty JSON of a map.
@@ -60,7 +50,12 @@ pub(super) fn open_json(sealed: &[u8], of: &str, path: &Path) -> Result<(Vec<u8>
         Some((rest.strip_suffix(LAST_KEY)?, hash))
     });
     let Some((map, hash)) = parts else {
-        return Ok((sealed.to_vec(), false));
+        let has_key = sealed.windows(LAST_KEY.len()).any(|window| window == LAST_KEY);
+        return match (has_key, sealed.ends_with(b"}\n")) {
+            (false, _) => Ok((sealed.to_vec(), false)),
+            (true, true) => Err(StoreError::Damaged(path.to_path_buf())),
+            (true, false) => Err(StoreError::CutShort(path.to_path_buf())),
+        };
     };
     if sha256(&[map, of.as_bytes()]).as_bytes() != hash {
         return Err(StoreError::Damaged(path.to_path_buf()));
@@ -78,9 +73,10 @@ pub fn seal_yaml(yaml: &str, of: &str) -> String {
 /// # Errors
 /// It does not hold.
 pub fn check_yaml(sealed: &str, of: &str, path: &Path) -> Result<bool, StoreError> {
-    let Some((first, yaml)) = sealed.split_once('\n').filter(|(first, _)| first.starts_with('#')) else {
+    let (first, yaml) = sealed.split_once('\n').unwrap_or((sealed, ""));
+    if !first.starts_with('#') && !sealed.trim().is_empty() {
         return Ok(false);
-    };
+    }
     let hash = sha256(&[yaml.as_bytes(), of.as_bytes()]);
     match first.strip_prefix(FIRST_LINE) == Some(&hash) {
         true => Ok(true),

@@ -1,10 +1,11 @@
 //! The steps of a cell on disk.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::error::{StoreError, invalid, io_error};
+use super::place::read_in_place;
 use crate::Step;
 
 /// Writes `steps.jsonl`. Each step is a line that one call writes, so that a kill costs the last line at most.
@@ -48,11 +49,10 @@ impl StepLog {
 /// # Errors
 /// The file cannot be read, or has a line of another version.
 pub fn read_steps(path: &Path) -> Result<Vec<Step>, StoreError> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(io_error("read", path)(error)),
+    let Some(bytes) = read_in_place(path)? else {
+        return Ok(Vec::new());
     };
+    let text = String::from_utf8(bytes).map_err(|_| StoreError::Damaged(path.to_path_buf()))?;
     text.split_inclusive('\n')
         .filter(|line| line.ends_with('\n'))
         .map(|line| serde_json::from_str(line).map_err(|source| invalid("step", path, source)))

@@ -5,7 +5,8 @@ use std::io::Write;
 use std::path::Path;
 
 use super::*;
-use crate::{Step, sample};
+use crate::prediction::Prediction;
+use crate::{Record, Step, sample};
 
 fn cell_dir(root: &Path) -> CellDir {
     let dir = StudyDir::new(root).cell("0123456789ab");
@@ -20,7 +21,8 @@ fn a_record_comes_back_as_it_was_written() {
     assert_eq!(read_record(&dir).unwrap(), None);
     let record = sample::ok("0123456789ab");
     write_record(&dir, &record).unwrap();
-    assert_eq!(read_record(&dir).unwrap(), Some(record));
+    let files = Some(std::collections::BTreeMap::new());
+    assert_eq!(read_record(&dir).unwrap(), Some(Record { files, ..record }));
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "no temporary file stays behind");
 }
@@ -36,6 +38,62 @@ fn a_record_cut_short_says_so() {
         let error = read_record(&dir).unwrap_err();
         assert!(matches!(error, StoreError::CutShort(_)), "{length}: {error}");
     }
+}
+
+/// Every byte of a file is changed in turn, and two are that no JSON parser would mind.
+#[test]
+fn a_changed_byte_is_noticed() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = cell_dir(root.path());
+    write_record(&dir, &sample::ok("0123456789ab")).unwrap();
+    write_prediction(&dir, &Prediction::default()).unwrap();
+    write_cell_yaml(&dir, "model: tiny\nrank: 16\n").unwrap();
+    let noticed = |path: &Path, read: &dyn Fn() -> bool| {
+        let whole = fs::read(path).unwrap();
+        assert!(read(), "{}", path.display());
+        for place in 0..whole.len() {
+            for bit in 0..8 {
+                let mut changed = whole.clone();
+                changed[place] ^= 1 << bit;
+                fs::write(path, changed).unwrap();
+                assert!(!read(), "{}: bit {bit} of byte {place}", path.display());
+            }
+        }
+        for changed in [
+            [&whole[..], b"\n"].concat(),
+            [&whole[..], &whole[..]].concat(),
+            Vec::new(),
+        ] {
+            fs::write(path, changed).unwrap();
+            assert!(!read(), "{}", path.display());
+        }
+        fs::write(path, whole).unwrap();
+    };
+    noticed(&dir.record(), &|| read_record(&dir).is_ok());
+    noticed(&dir.prediction(), &|| read_prediction(&dir).is_ok());
+    // Whoever reads it parses it as well.
+    let is_cell = |yaml: String| yaml.ends_with("model: tiny\nrank: 16\n") && yaml.starts_with('#');
+    noticed(&dir.cell_yaml(), &|| read_cell_yaml(&dir).is_ok_and(is_cell));
+}
+
+#[test]
+fn a_record_proves_the_files_beside_it() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = cell_dir(root.path());
+    StepLog::create(&dir.steps()).unwrap().append(&sample::step(1)).unwrap();
+    fs::write(dir.timeline(), "events").unwrap();
+    write_record(&dir, &sample::ok("0123456789ab")).unwrap();
+    let record = read_record(&dir).unwrap().unwrap();
+    check_files(&dir, &record).unwrap();
+    fs::write(dir.timeline(), "event").unwrap();
+    assert!(matches!(check_files(&dir, &record), Err(StoreError::Damaged(path)) if path == dir.timeline()));
+    check_file(&record, &dir.steps()).unwrap();
+    fs::remove_file(dir.timeline()).unwrap();
+    check_files(&dir, &record).expect("what was removed shows nothing false");
+    fs::create_dir(dir.timeline()).unwrap();
+    assert!(matches!(check_files(&dir, &record), Err(StoreError::NotAFile(_))));
+    let older = Record { files: None, ..record };
+    check_files(&dir, &older).expect("an older record proves nothing");
 }
 
 #[test]

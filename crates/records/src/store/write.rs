@@ -7,6 +7,7 @@ use std::path::Path;
 use base::whole_file;
 
 use super::error::{StoreError, io_error};
+use super::place::make_room_unless_file;
 
 /// Removes the temporary files of a process that was killed in the middle of a write.
 ///
@@ -30,11 +31,13 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     whole_file::write(path, |file| file.write_all(bytes)).map_err(io_error("write", path))
 }
 
-/// Like [`write_atomically`], but leaves a file alone that already has these bytes. Returns true if it wrote.
+/// Like [`write_atomically`], but leaves a file alone that already has these bytes, and makes room if none is there.
+/// Returns true if it wrote.
 ///
 /// # Errors
 /// Those of [`write_atomically`].
 pub fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<bool, StoreError> {
+    make_room_unless_file(path).map_err(io_error("replace", path))?;
     if fs::read(path).is_ok_and(|old| old == bytes) {
         return Ok(false);
     }

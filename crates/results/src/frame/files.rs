@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use base::guarded::guarded;
 use polars_core::prelude::*;
 use polars_io::SerReader;
-use polars_io::parquet::read::ParquetReader;
-use polars_io::parquet::write::ParquetWriter;
-use records::store::{StudyDir, write_if_changed};
+use polars_io::parquet::read::{ParallelStrategy, ParquetReader};
+use polars_io::parquet::write::{KeyValueMetadata, ParquetWriter, StatisticsOptions};
+use records::store::{StudyDir, sha256, write_if_changed};
 
 use super::column::column;
 use super::error::FrameError;
@@ -27,13 +28,76 @@ pub fn write(frame: &DataFrame, dir: &StudyDir) -> Result<Vec<PathBuf>, FrameErr
     Ok(written)
 }
 
-/// The frame as Parquet.
+/// The entry of a file's metadata that holds the SHA-256 of its frame.
+const SEAL: &str = "expctl.sha256";
+
+/// The frame as Parquet, with its SHA-256.
 pub fn parquet(frame: &DataFrame) -> PolarsResult<Vec<u8>> {
+    parquet_with(frame, Entries::new())
+}
+
+/// The frame as Parquet, with these entries of metadata and a SHA-256 of both.
+pub(super) fn parquet_with(frame: &DataFrame, mut entries: Entries) -> PolarsResult<Vec<u8>> {
+    entries.push((SEAL.to_owned(), hash(frame, &entries)?));
     let mut bytes = Vec::new();
     ParquetWriter::new(&mut bytes)
         .set_parallel(false)
+        // Nobody filters so few rows by statistics, which would be a fifth of the file.
+        .with_statistics(StatisticsOptions::empty())
+        .with_key_value_metadata(Some(KeyValueMetadata::from_static(entries)))
         .finish(&mut frame.clone())?;
     Ok(bytes)
+}
+
+/// Entries of a file's metadata.
+pub(super) type Entries = Vec<(String, String)>;
+
+/// The SHA-256 of a frame's values and of the entries with it: the library decides on the file's bytes.
+fn hash(frame: &DataFrame, entries: &Entries) -> PolarsResult<String> {
+    let entries = serde_json::json!(entries).to_string();
+    Ok(sha256(&[&csv(frame)?, entries.as_bytes()]))
+}
+
+/// A Parquet file as it was read.
+pub(super) struct ReadParquet {
+    pub(super) frame: DataFrame,
+    /// The entries of metadata that it was written with.
+    pub(super) entries: Entries,
+    /// False of a file without a hash, which an older version wrote.
+    pub(super) is_proven: bool,
+}
+
+/// Reads a Parquet file.
+///
+/// # Errors
+/// The reason why it cannot be read, or that it was changed.
+pub(super) fn read_parquet(file: File) -> Result<ReadParquet, String> {
+    // The library panics on some damaged files.
+    let read = guarded(|| {
+        let mut reader = ParquetReader::new(file).read_parallel(ParallelStrategy::None);
+        let metadata = reader.get_metadata()?.key_value_metadata().iter().flatten();
+        let entries = metadata.filter(|entry| entry.key.starts_with("expctl."));
+        let entries: Entries = entries
+            .map(|entry| (entry.key.clone(), entry.value.clone().unwrap_or_default()))
+            .collect();
+        PolarsResult::Ok((reader.finish()?, entries))
+    });
+    let (frame, mut entries) = match read {
+        Ok(read) => read.map_err(|error| error.to_string())?,
+        Err(panic) => return Err(format!("it is damaged ({panic})")),
+    };
+    let seal = entries.iter().position(|(key, _)| key == SEAL);
+    if let Some(place) = seal {
+        let (_, seal) = entries.remove(place);
+        if hash(&frame, &entries).map_err(|error| error.to_string())? != seal {
+            return Err("it was changed after it was written: its SHA-256 does not hold".into());
+        }
+    }
+    Ok(ReadParquet {
+        frame,
+        entries,
+        is_proven: seal.is_some(),
+    })
 }
 
 /// Reads a frame's file: Parquet, or CSV with the columns' own types.
@@ -47,10 +111,12 @@ pub fn read(path: &Path) -> Result<DataFrame, FrameError> {
     };
     let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
     let frame = match path.extension() {
-        Some(extension) if extension == "csv" => from_csv(file),
-        _ => ParquetReader::new(file).finish().and_then(older::translate),
+        Some(extension) if extension == "csv" => from_csv(file).map_err(|error| wrong(error.to_string()))?,
+        _ => {
+            let read = read_parquet(file).map_err(wrong)?;
+            older::translate(read.frame).map_err(|error| wrong(error.to_string()))?
+        }
     };
-    let frame = frame.map_err(|error| wrong(error.to_string()))?;
     if frame.column("cell_id").is_err() {
         return Err(wrong("it has no column `cell_id`".into()));
     }

@@ -5,14 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use polars_core::prelude::*;
-use polars_io::SerReader;
-use polars_io::parquet::read::ParquetReader;
-use polars_io::parquet::write::{KeyValueMetadata, ParquetWriter, StatisticsOptions};
 use records::store::{StoreError, write_atomically};
 use spec::Invocation;
 
 use super::column::column;
 use super::error::FrameError;
+use super::files::{parquet_with, read_parquet};
 use super::older;
 use crate::columns::schema;
 use crate::datum::Datum;
@@ -27,6 +25,8 @@ pub struct KeptFrame {
     frame: DataFrame,
     /// The command that the study came from.
     invocation: Invocation,
+    /// False if it was read from a file without a hash.
+    is_proven: bool,
 }
 
 impl KeptFrame {
@@ -42,6 +42,7 @@ impl KeptFrame {
         Self {
             frame: frame.drop_many(names.iter().filter(is_empty).map(String::as_str)),
             invocation: invocation.clone(),
+            is_proven: true,
         }
     }
 
@@ -54,16 +55,17 @@ impl KeptFrame {
             path: path.to_path_buf(),
             why,
         };
-        let mut reader = ParquetReader::new(File::open(path).map_err(|error| wrong(error.to_string()))?);
-        let metadata = reader.get_metadata().map_err(|error| wrong(error.to_string()))?;
-        let entries = metadata.key_value_metadata().iter().flatten();
-        let invocation = entries
-            .filter(|entry| entry.key == INVOCATION)
-            .find_map(|entry| entry.value.as_deref())
+        let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+        let read = read_parquet(file).map_err(wrong)?;
+        let invocation = read
+            .entries
+            .iter()
+            .find_map(|(key, value)| (key == INVOCATION).then_some(value))
             .ok_or_else(|| wrong("it is not a frame that expctl wrote beside a report".to_owned()))?;
         Ok(Self {
             invocation: serde_json::from_str(invocation).map_err(|error| wrong(error.to_string()))?,
-            frame: reader.finish().map_err(|error| wrong(error.to_string()))?,
+            frame: read.frame,
+            is_proven: read.is_proven,
         })
     }
 
@@ -124,42 +126,45 @@ impl KeptFrame {
         Ok(Some(path.to_path_buf()))
     }
 
-    /// True if the file at `path` holds this frame, or if the frame is empty and there is no file. Equal frames may
+    /// True if the file at `path` holds this frame with its hash, or if the frame is empty and there is no file. Equal frames may
     /// differ in their bytes: the Parquet library decides on those.
     pub fn is_at(&self, path: &Path) -> bool {
         if self.frame.height() == 0 {
             return !path.exists();
         }
-        Self::read(path)
-            .is_ok_and(|other| other.invocation == self.invocation && other.frame.equals_missing(&self.frame))
+        Self::read(path).is_ok_and(|other| {
+            other.is_proven && other.invocation == self.invocation && other.frame.equals_missing(&self.frame)
+        })
     }
 
-    /// Makes sure that a frame may be written to `path`: it may replace a kept frame and nothing else.
+    /// Makes sure that a frame may be written to `path`: it may replace a kept frame, a damaged one too, and nothing
+    /// else.
     ///
     /// # Errors
     /// The file there is another one.
     pub fn check_replaceable(path: &Path) -> Result<(), FrameError> {
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            _ => Self::read(path).map(drop),
+            _ => match Self::read(path) {
+                Err(_) if is_damaged_parquet(path) => Ok(()),
+                read => read.map(drop),
+            },
         }
     }
 
     fn bytes(&self) -> PolarsResult<Vec<u8>> {
         // A map keeps the order of its keys, so equal invocations have equal texts.
         let invocation = serde_json::json!(self.invocation).to_string();
-        let mut bytes = Vec::new();
-        ParquetWriter::new(&mut bytes)
-            .set_parallel(false)
-            // Nobody filters so few rows by statistics, which would be a fifth of the file.
-            .with_statistics(StatisticsOptions::empty())
-            .with_key_value_metadata(Some(KeyValueMetadata::from_static(vec![(
-                INVOCATION.to_owned(),
-                invocation,
-            )])))
-            .finish(&mut self.frame.clone())?;
-        Ok(bytes)
+        parquet_with(&self.frame, vec![(INVOCATION.to_owned(), invocation)])
     }
+}
+
+/// True of a regular file that begins as Parquet does, or has nothing, and is none.
+fn is_damaged_parquet(path: &Path) -> bool {
+    let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
+    let read = || Ok::<_, io::Error>((read_parquet(File::open(path)?).is_err(), fs::read(path)?));
+    is_file
+        && read().is_ok_and(|(is_unreadable, bytes)| is_unreadable && (bytes.is_empty() || bytes.starts_with(b"PAR1")))
 }
 
 #[cfg(test)]

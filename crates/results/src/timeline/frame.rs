@@ -1,10 +1,11 @@
 //! The frame of a study's timelines, with one step of each recorded cell. It has a downsampled curve that keeps every
 //! extreme, the prominent peaks with the live allocations, and the tensors saved for the backward pass.
 
+use std::fs;
 use std::path::PathBuf;
 
 use polars_core::prelude::*;
-use records::store::{StoreError, StudyDir, check_files, read_record, write_if_changed};
+use records::store::{StoreError, StudyDir, check_file, read_record, write_if_changed};
 use trace::{ByCategory, Category};
 
 use super::error::TimelineError;
@@ -84,12 +85,12 @@ pub fn build<'a>(
     for cell_id in cell_ids {
         let dir = dir.cell(cell_id);
         let path = dir.timeline();
-        if !path.exists() {
+        if fs::symlink_metadata(&path).is_err() {
             continue;
         }
         // A record that cannot be read is named with the other records.
         let Ok(record) = read_record(&dir) else { continue };
-        match record.map_or(Ok(()), |record| check_files(&dir, &record)) {
+        match record.map_or(Ok(()), |record| check_file(&record, &path)) {
             Ok(()) => {}
             Err(error @ StoreError::Io { .. }) => return Err(error.into()),
             Err(error) => {
