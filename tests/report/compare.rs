@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use expctl::records::Record;
+use expctl::records::store::{CellDir, read_record_at, write_record};
 use expctl::spec::{self, Overrides};
 
 use crate::records::record;
@@ -25,9 +26,8 @@ fn recorded() -> Recorded {
     for planned in &study.cells {
         let old = recorded.dir.cell(&planned.id).record();
         let folder = now.join("cells").join(&planned.id);
-        let mut again: Record = match fs::read(&old) {
-            Ok(json) => serde_json::from_slice(&json).unwrap(),
-            Err(_) => continue,
+        let Some(mut again) = read_record_at(&old).unwrap() else {
+            continue;
         };
         again.provenance.expctl_version = "0.2.0".into();
         again.provenance.machine.as_mut().unwrap().cpu = "Another CPU".into();
@@ -44,7 +44,8 @@ fn recorded() -> Recorded {
             }
             _ => {}
         }
-        recorded.write(folder.join("record.json"), serde_json::to_vec(&again).unwrap());
+        fs::create_dir_all(&folder).unwrap();
+        write_record(&CellDir::new(folder), &again).unwrap();
     }
     study.write(&now).unwrap();
     recorded

@@ -21,7 +21,7 @@ mod templates;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use expctl::records::store::{StepLog, StudyDir, write_record};
+use expctl::records::store::{StepLog, StudyDir, write_cell_yaml, write_record};
 use expctl::report::{self, About, Rendered, ReportError, Template};
 use expctl::results::collect::collect;
 use expctl::spec::{self, Overrides, Study};
@@ -59,13 +59,13 @@ impl Recorded {
         for planned in &study.cells {
             let cell = dir.cell(&planned.id);
             fs::create_dir_all(cell.path()).unwrap();
-            fs::write(cell.cell_yaml(), planned.cell.to_yaml()).unwrap();
+            write_cell_yaml(&cell, &planned.cell.to_yaml()).unwrap();
             if let Some(record) = outcome(&planned.cell) {
-                write_record(&cell, &record).unwrap();
                 let mut log = StepLog::create(&cell.steps()).unwrap();
                 for n in 1..=3 {
                     log.append(&step(n)).unwrap();
                 }
+                write_record(&cell, &record).unwrap();
             }
         }
         study.write(dir.path()).unwrap();

@@ -25,6 +25,7 @@ pub fn record(cell_id: &str, status: Status) -> Record {
         oom: None,
         timeout_seconds: None,
         provenance: provenance(),
+        files: None,
     }
 }
 

@@ -3,7 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use expctl::records::{Record, Status};
+use expctl::records::Status;
+use expctl::records::store::read_record_at;
 
 use crate::QUICK;
 use crate::common::project::{Output, Project};
@@ -33,7 +34,7 @@ fn a_report_says_how_to_make_the_study_again() {
         .path();
     let mode = |file: &str| fs::metadata(cell.join(file)).unwrap().permissions().mode();
     assert_eq!(mode("adapter/adapter_model.safetensors"), mode("record.json"));
-    let record: Record = serde_json::from_slice(&fs::read(cell.join("record.json")).unwrap()).unwrap();
+    let record = read_record_at(&cell.join("record.json")).unwrap().unwrap();
     assert!(record.measured.unwrap().allocated_peak_by_category["host"] > 0);
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use expctl::records::Status;
+use expctl::records::store::{CellDir, read_record, write_record};
 use serde_json::Value;
 
 use crate::QUICK;
@@ -95,12 +96,10 @@ fn results_of_other_builds_and_older_data_are_kept_and_told() {
     project.run(&[]).exits(0);
     assert!(!project.run(&[]).stderr.contains("kept results were"));
 
-    let record = project.cells()[0].join("record.json");
-    let version = format!("\"expctl_version\": \"{}\"", env!("CARGO_PKG_VERSION"));
-    let other = fs::read_to_string(&record)
-        .unwrap()
-        .replace(&version, "\"expctl_version\": \"0.0.9\"");
-    fs::write(&record, other).unwrap();
+    let cell = CellDir::new(&project.cells()[0]);
+    let mut record = read_record(&cell).unwrap().unwrap();
+    record.provenance.expctl_version = "0.0.9".into();
+    write_record(&cell, &record).unwrap();
     let later = std::time::SystemTime::now() + Duration::from_secs(60);
     fs::File::options()
         .append(true)

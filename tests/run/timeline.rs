@@ -174,11 +174,11 @@ fn what_cannot_be_exported_says_why() {
     project
         .expctl(&["export", id(cell), "--format", "csv"])
         .exits(2)
-        .stderr_has("is not a timeline");
+        .stderr_has("its SHA-256 does not hold");
     project
         .expctl(&["report", "spec.yaml"])
         .exits(0)
-        .stderr_has("is not a timeline")
+        .stderr_has("its SHA-256 does not hold")
         .stderr_has("the report is without it");
 }
 

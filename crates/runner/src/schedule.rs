@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use base::text::counted;
 use cell::Data;
 use options::Engine;
-use records::store::{CellDir, StoreError, StudyDir, check_files, read_record};
+use records::store::{CellDir, StoreError, StudyDir, check_files, read_record, read_record_at};
 use records::{Provenance, Record, Status};
 use results::setting;
 use results::timeline::{self, TimelineError};
@@ -177,7 +177,7 @@ pub(super) fn previous_record(dir: &CellDir) -> PathBuf {
 
 /// The number of attempts at a cell so far.
 fn attempts(dir: &CellDir, record: Option<Record>) -> u32 {
-    let previous = || serde_json::from_slice::<Record>(&fs::read(previous_record(dir)).ok()?).ok();
+    let previous = || read_record_at(&previous_record(dir)).ok().flatten();
     record.or_else(previous).map_or(0, |record| record.attempt)
 }
 

@@ -63,26 +63,33 @@ fn name(path: &Path) -> String {
 /// The outcome of a cell; `None` if it has none yet.
 ///
 /// # Errors
-/// The record is cut short, changed, of another version, or of another cell.
+/// Those of [`read_record_at`], and the record is of another cell.
 pub fn read_record(dir: &CellDir) -> Result<Option<Record>, StoreError> {
-    let path = dir.record();
-    let Some(json) = read_in_place(&path)? else {
-        return Ok(None);
-    };
-    // The id is in it.
-    let (json, is_sealed) = open_json(&json, "", &path)?;
-    let record: Record = serde_json::from_slice(&json).map_err(|source| invalid("record", &path, source))?;
-    if record.cell_id != dir.id() {
-        return Err(StoreError::Foreign {
-            path,
+    match read_record_at(&dir.record())? {
+        Some(record) if record.cell_id != dir.id() => Err(StoreError::Foreign {
+            path: dir.record(),
             expected: dir.id(),
             found: record.cell_id,
-        });
+        }),
+        record => Ok(record),
     }
-    if record.files.is_some() && !is_sealed {
-        return Err(StoreError::Damaged(path));
+}
+
+/// The record in a file; `None` if there is none.
+///
+/// # Errors
+/// The record is cut short, changed, or of another version.
+pub fn read_record_at(path: &Path) -> Result<Option<Record>, StoreError> {
+    let Some(json) = read_in_place(path)? else {
+        return Ok(None);
+    };
+    // The cell's id is in it.
+    let (json, is_sealed) = open_json(&json, "", path)?;
+    let record: Record = serde_json::from_slice(&json).map_err(|source| invalid("record", path, source))?;
+    match record.files.is_some() && !is_sealed {
+        true => Err(StoreError::Damaged(path.to_path_buf())),
+        false => Ok(Some(record)),
     }
-    Ok(Some(record))
 }
 
 /// Writes a cell's prediction.
