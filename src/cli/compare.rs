@@ -1,5 +1,6 @@
 //! `expctl compare A B`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -21,7 +22,8 @@ const EXAMPLES: &str = "Examples:
 ///
 /// Cells are matched by their ids. The others are matched by the keys that vary. The output also names other
 /// differences (configuration, version, machine, data), and cells that only one study has. Exit code 1 if a --fail-if
-/// holds for a cell, or if B has no measurement of a cell that A measured.
+/// holds for a cell, or cannot be judged: B has no measurement of a cell that A measured, A has no record of a
+/// cell that B measured, or a figure is negative.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -62,7 +64,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     );
     let mut failed = Vec::new();
     for gate in &gates {
-        let Some(of_gate) = gate.failed(&comparison.pairs)? else {
+        let Some(of_gate) = gate.failed(&comparison)? else {
             bail!(
                 "`--fail-if '{}'` asks for what no matched cell of `{}` has",
                 gate.text(),
@@ -116,5 +118,14 @@ fn read_rows(path: &Path) -> anyhow::Result<Vec<Entry>> {
     };
     let rows = entries(&frame)?;
     ensure!(!rows.is_empty(), "`{}` has no cells", path.display());
+    let mut ids = BTreeSet::new();
+    for row in &rows {
+        let id = row.text("cell_id").unwrap_or_default();
+        ensure!(
+            ids.insert(id.to_owned()),
+            "`{}` has the cell `{id}` twice",
+            path.display()
+        );
+    }
     Ok(rows)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use base::text::{Table, counted, format};
 use clap::ValueEnum;
-use report::compare::{ColumnDifference, Comparison, FailedPair, MatchedPair};
+use report::compare::{ColumnDifference, Comparison, FailedPair, MatchedPair, Why};
 use report::{Entry, markdown};
 use results::figure;
 use results::setting;
@@ -169,19 +169,22 @@ impl ComparisonView<'_> {
                 .filter(|failed| failed.condition == *condition)
                 .collect();
             // Backticks, so that Markdown shows it as it is.
+            let all_hold = of_it.iter().all(|failed| failed.why == Why::Holds);
+            let verb = if all_hold {
+                "holds"
+            } else {
+                "holds, or cannot be judged,"
+            };
             let _ = match of_it.len() {
                 0 => writeln!(out, "\n`--fail-if '{condition}'` holds for no cell"),
-                n => writeln!(out, "\n`--fail-if '{condition}'` holds for {}:\n", counted(n, "cell")),
+                n => writeln!(out, "\n`--fail-if '{condition}'` {verb} for {}:\n", counted(n, "cell")),
             };
             for failed in of_it {
-                let cell = self.comparison.pairs.iter().find(|pair| id(pair.a) == failed.cell);
-                let values = cell.map(|pair| self.values(pair.a)).unwrap_or_default();
-                let ratio = |(column, ratio): (&String, &Option<f64>)| match ratio {
-                    Some(ratio) => format!("{column} {}", times(*ratio)),
-                    None => format!("{column} is not there in B"),
-                };
-                let ratios: Vec<String> = failed.ratios.iter().map(ratio).collect();
-                let _ = writeln!(out, "{bullet}{} {values}: {}", failed.cell, ratios.join(", "));
+                let pairs = self.comparison.pairs.iter().map(|pair| pair.a);
+                let mut cells = pairs.chain(self.comparison.only_in_a.iter().copied());
+                let cell = cells.find(|cell| id(cell) == failed.cell);
+                let values = cell.map(|cell| self.values(cell)).unwrap_or_default();
+                let _ = writeln!(out, "{bullet}{} {values}: {}", failed.cell, reason(failed));
             }
         }
         out
@@ -218,6 +221,18 @@ impl ComparisonView<'_> {
             "passed": self.failed,
         })
     }
+}
+
+/// Why a cell fails, with its ratios.
+fn reason(failed: &FailedPair) -> String {
+    let figure = |(column, ratio): (&String, &Option<f64>)| match (failed.why, ratio) {
+        (Why::MissingInA, _) => format!("{column} is not there in A, which has no record of the cell"),
+        (Why::Negative, Some(ratio)) => format!("{column} {} of values of which one is negative", times(*ratio)),
+        (Why::MissingInB, Some(ratio)) if ratio.is_nan() => format!("{column} is not a number"),
+        (_, Some(ratio)) => format!("{column} {}", times(*ratio)),
+        (_, None) => format!("{column} is not there in B"),
+    };
+    failed.ratios.iter().map(figure).collect::<Vec<_>>().join(", ")
 }
 
 fn id(cell: &Entry) -> String {

@@ -128,6 +128,60 @@ fn a_study_is_equal_to_itself_in_every_form() {
     }
 }
 
+/// A gate passes only if every cell that A measured was judged.
+#[test]
+fn what_cannot_be_judged_does_not_pass() {
+    let recorded = recorded();
+    let csv = fs::read_to_string(recorded.dir.cells_csv()).unwrap();
+    let lines: Vec<&str> = csv.lines().collect();
+    let measured = lines[1..].iter().position(|line| line.contains(",ok,")).unwrap() + 1;
+    let id = lines[measured].split(',').next().unwrap();
+    let without = lines.iter().filter(|line| !line.starts_with(id));
+    recorded.write(
+        "results/less.csv",
+        without.map(|line| format!("{line}\n")).collect::<String>(),
+    );
+    recorded.write("results/doubled.csv", format!("{csv}{}\n", lines[measured]));
+    let columns: Vec<&str> = lines[0].split(',').collect();
+    let with_loss = |name: &str, loss: &str| {
+        let place = columns.iter().position(|column| *column == "loss_last").unwrap();
+        let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(csv.as_bytes());
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        for (number, row) in reader.records().map(Result::unwrap).enumerate() {
+            let field = |(at, field): (usize, &str)| match (number == measured, at == place) {
+                (true, true) => loss.to_owned(),
+                _ => field.to_owned(),
+            };
+            writer
+                .write_record(row.iter().enumerate().map(field).collect::<Vec<_>>())
+                .unwrap();
+        }
+        recorded.write(name, writer.into_inner().unwrap());
+    };
+    with_loss("results/negative.csv", "-50.5");
+    with_loss("results/nan.csv", "NaN");
+    let gate = ["--fail-if", "loss_last > 1.1"];
+    let judged = |a: &str, b: &str| compared(&recorded, &[&[a, b][..], &gate].concat());
+    let all = "results/rank_sweep/cells.csv";
+    for (a, b, code, words) in [
+        (all, all, 0, "holds for no cell"),
+        (all, "results/less.csv", 1, "loss_last is not there in B"),
+        ("results/less.csv", all, 0, "holds for no cell"),
+        (all, "results/negative.csv", 1, "of which one is negative"),
+        (all, "results/nan.csv", 1, "loss_last is not a number"),
+        (all, "results/doubled.csv", 2, "twice"),
+        ("results/doubled.csv", all, 2, "twice"),
+    ] {
+        let output = judged(a, b);
+        assert!(output.starts_with(&format!("exit code {code}\n")), "{a} {b}: {output}");
+        assert!(output.contains(words), "{a} {b}: {output}");
+    }
+    fs::remove_file(recorded.dir.cell(id).record()).unwrap();
+    let output = judged("results/rank_sweep", all);
+    assert!(output.contains("has no record of the cell"), "{output}");
+    assert!(output.starts_with("exit code 1\n"), "{output}");
+}
+
 #[test]
 fn cells_of_other_settings_are_matched_by_what_varies() {
     let recorded = recorded();

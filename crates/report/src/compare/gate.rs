@@ -9,8 +9,10 @@ use minijinja::Value;
 use minijinja::value::Serde;
 use serde::Serialize;
 
+use super::matching::Comparison;
 use super::pair::MatchedPair;
 use crate::columns::check_measured;
+use crate::entry::Entry;
 
 /// A condition such as `allocated_peak_bytes > 1.02`, in which a column stands for its ratio.
 pub struct Gate<'l> {
@@ -18,15 +20,31 @@ pub struct Gate<'l> {
     expression: Expression<'l>,
 }
 
-/// A pair that fails a gate: its condition holds, or B lacks a figure that A has.
+/// A cell of A that fails a gate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FailedPair {
     /// The condition's text.
     pub condition: String,
     /// The id of the cell in A.
     pub cell: String,
-    /// The columns of the condition with their ratios; `None` if B has no value.
+    /// The columns of the condition with their ratios; `None` if there is none.
     pub ratios: BTreeMap<String, Option<f64>>,
+    /// The reason.
+    pub why: Why,
+}
+
+/// The reason why a cell fails a gate. What cannot be judged does not pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// The condition holds.
+    Holds,
+    /// B lacks a figure that A has, or the whole cell: one that fails or no longer fits is not an improvement.
+    MissingInB,
+    /// A has no record of a cell that B measured: the baseline is damaged.
+    MissingInA,
+    /// A figure is negative, which no ratio tells from a smaller one.
+    Negative,
 }
 
 /// A mistake in a condition, shown with a caret.
@@ -86,41 +104,59 @@ impl<'l> Gate<'l> {
         self.expression.names().iter().map(String::as_str)
     }
 
-    /// The pairs that fail; `None` if no cell of A has all columns of the condition. A pair also fails if A has a
-    /// figure that B lacks: a cell that fails or no longer fits is not an improvement.
+    /// The cells that fail; `None` if no cell of A has all columns of the condition. Cells that A tried without a result,
+    /// or that neither has run, are not judged.
     ///
     /// # Errors
     /// The condition cannot be computed for a pair.
-    pub fn failed(&self, pairs: &[MatchedPair<'_>]) -> Result<Option<Vec<FailedPair>>, GateError> {
-        let has_all = |pair: &&MatchedPair<'_>| self.columns().all(|column| pair.a.number(column).is_some());
-        let mut failed = Vec::new();
-        let mut judged = 0;
-        for pair in pairs.iter().filter(has_all) {
-            judged += 1;
-            let ratios: BTreeMap<String, Option<f64>> = self
-                .columns()
-                .map(|column| (column.to_owned(), pair.ratio(column)))
-                .collect();
-            if self.fails(&ratios)? {
-                failed.push(FailedPair {
+    pub fn failed(&self, comparison: &Comparison<'_>) -> Result<Option<Vec<FailedPair>>, GateError> {
+        let has_all = |cell: &Entry| self.columns().all(|column| cell.number(column).is_some());
+        let pairs = comparison.pairs.iter().map(|pair| (pair.a, Some(pair)));
+        let cells = pairs.chain(comparison.only_in_a.iter().map(|cell| (*cell, None)));
+        let (mut failed, mut judged) = (Vec::new(), 0);
+        for (cell, pair) in cells {
+            let why = match pair {
+                Some(pair) if cell.text("status").is_none() && has_all(pair.b) => Some(Why::MissingInA),
+                _ if !has_all(cell) => continue,
+                None => Some(Why::MissingInB),
+                Some(pair) => self.fails(pair)?,
+            };
+            judged += usize::from(why != Some(Why::MissingInA));
+            let ratio = |column: &str| pair.and_then(|pair| pair.ratio(column));
+            failed.extend(why.map(|why| {
+                FailedPair {
                     condition: self.text.clone(),
-                    cell: pair.a.text("cell_id").unwrap_or_default().to_owned(),
-                    ratios,
-                });
-            }
+                    cell: cell.text("cell_id").unwrap_or_default().to_owned(),
+                    ratios: self
+                        .columns()
+                        .map(|column| (column.to_owned(), ratio(column)))
+                        .collect(),
+                    why,
+                }
+            }));
         }
         Ok((judged > 0).then_some(failed))
     }
 
-    fn fails(&self, ratios: &BTreeMap<String, Option<f64>>) -> Result<bool, GateError> {
-        let known: Option<BTreeMap<&String, f64>> =
-            ratios.iter().map(|(column, ratio)| Some((column, (*ratio)?))).collect();
-        // A NaN counts as missing: no comparison with it holds.
-        let Some(known) = known.filter(|known| known.values().all(|ratio| !ratio.is_nan())) else {
-            return Ok(true);
-        };
-        let holds = self.expression.holds(&Value::from(Serde(known)));
-        holds.map_err(|mistake| wrong(&self.text, mistake))
+    fn fails(&self, pair: &MatchedPair<'_>) -> Result<Option<Why>, GateError> {
+        let mut ratios = BTreeMap::new();
+        for column in self.expression.names() {
+            let of = |cell: &Entry| cell.number(column);
+            let (Some(a), Some(b), Some(ratio)) = (of(pair.a), of(pair.b), pair.ratio(column)) else {
+                return Ok(Some(Why::MissingInB));
+            };
+            if a != b && (a < 0.0 || b < 0.0) {
+                return Ok(Some(Why::Negative));
+            }
+            // No comparison with a NaN holds.
+            if ratio.is_nan() {
+                return Ok(Some(Why::MissingInB));
+            }
+            ratios.insert(column, ratio);
+        }
+        let holds = self.expression.holds(&Value::from(Serde(ratios)));
+        let holds = holds.map_err(|mistake| wrong(&self.text, mistake))?;
+        Ok(holds.then_some(Why::Holds))
     }
 }
 

@@ -6,6 +6,6 @@ mod matching;
 mod pair;
 
 pub use difference::{ColumnDifference, differences};
-pub use gate::{FailedPair, Gate};
+pub use gate::{FailedPair, Gate, Why};
 pub use matching::{Comparison, compare, varying};
 pub use pair::MatchedPair;
