@@ -1,7 +1,7 @@
 //! The GPU of a plan, whose memory PyTorch's allocator holds.
 
 use torch::caching_allocator::{self, AllocationFailed, DeviceMemory, Reserved, Settings};
-use trace::Trace;
+use trace::{Phase, Trace};
 
 /// A GPU, with the allocator's settings.
 #[derive(Debug)]
@@ -42,7 +42,8 @@ impl Device {
             failed: None,
             after_other_loads,
         };
-        if let Some(total) = self.budget.filter(|total| with_room + self.taken > *total) {
+        let most = with_room.max(unlimited.reserved.in_phase[Phase::Load]);
+        if let Some(total) = self.budget.filter(|total| most + self.taken > *total) {
             let device = DeviceMemory {
                 total,
                 taken: self.taken,

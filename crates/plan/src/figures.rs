@@ -2,14 +2,37 @@
 
 use std::collections::BTreeMap;
 
-use base::text::counted;
+use base::text::{counted, format};
 use records::prediction::{Prediction, ROUNDING, Verdict};
 use torch::caching_allocator::Reserved;
 use trace::Account;
 use trace::{ByCategory, Phase};
 
-/// A prediction with the verdict on `needed` bytes.
-pub(super) fn with_verdict(needed: u64, budget_bytes: Option<u64>, prediction: Prediction) -> Prediction {
+/// What lies on a device, in bytes.
+pub(super) struct Needed {
+    /// The most while the model trains.
+    pub(super) training: u64,
+    /// The most while the model is loaded.
+    pub(super) loading: u64,
+    /// Beside both.
+    pub(super) context: u64,
+}
+
+/// A prediction with the verdict on what is needed: the device must hold the load as well as the training.
+pub(super) fn with_verdict(needed: &Needed, budget_bytes: Option<u64>, mut prediction: Prediction) -> Prediction {
+    let &Needed {
+        training,
+        loading,
+        context: beside,
+    } = needed;
+    if loading > training {
+        let [loading, training] = [loading, training].map(|bytes| format::bytes((bytes as f64).into()));
+        prediction.notes.push(format!(
+            "loading the model takes the most: {loading}, of which the training then needs {training}"
+        ));
+    }
+    let needed_with = |training: u64| beside + training.max(loading);
+    let needed = needed_with(training);
     let verdict = |budget| {
         if needed <= budget {
             Verdict::Fits
@@ -17,9 +40,8 @@ pub(super) fn with_verdict(needed: u64, budget_bytes: Option<u64>, prediction: P
             Verdict::Oversize
         }
     };
-    let likely = prediction.reserved_peak_bytes.unwrap_or(needed);
     let [low, high] = [prediction.reserved_low_bytes, prediction.reserved_high_bytes];
-    let [low, high] = [low, high].map(|reserved| needed - likely + reserved.unwrap_or(likely));
+    let [low, high] = [low, high].map(|reserved| needed_with(reserved.unwrap_or(training)));
     // Beside what the allocator holds lies the context alone.
     let context = (
         prediction.context_low_bytes,

@@ -23,7 +23,7 @@ use super::PlanError;
 use super::batches::{self, BetweenSteps, Depth, Planned, TorchStep};
 use super::cache::{Key, lock};
 use super::device::Device;
-use super::figures::{prediction_from, with_reserved, with_rounding, with_verdict};
+use super::figures::{Needed, prediction_from, with_reserved, with_rounding, with_verdict};
 use super::headroom::Headroom;
 use super::inputs::Inputs;
 use super::ranges::{self, OtherLoads};
@@ -111,7 +111,7 @@ impl Planner {
             Stack::Candle => return Ok(self.predict_candle(cell)?.needed_within_host()),
             Stack::Torch => self.predict_torch(cell, Detail::Live)?,
         };
-        Ok(allocated.allocated_peak_bytes + Context::on(self.gpu(cell)).likely)
+        Ok(allocated.needed_bytes)
     }
 
     /// Bytes that `cell` needs, without the range that they may be in. [`PAST_HOST`](records::prediction::PAST_HOST) if
@@ -225,7 +225,12 @@ impl Planner {
             ..prediction_from(&account)
         };
         // The trainer's own budgets are on allocated bytes too.
-        let prediction = with_verdict(prediction.allocated_peak_bytes, self.budget(cell), prediction);
+        let needed = Needed {
+            training: prediction.allocated_peak_bytes,
+            loading: account.in_phase[Phase::Load],
+            context: 0,
+        };
+        let prediction = with_verdict(&needed, self.budget(cell), prediction);
         if prediction.past_host_budget().is_some() {
             return Ok(Prediction {
                 verdict: Some(Verdict::Oversize),
@@ -306,7 +311,9 @@ impl Planner {
             ));
         }
         prediction.notes.extend(nearest_releases(cell, &model));
+        let mut loading = account.in_phase[Phase::Load];
         if let (Some(device), Some(replayed)) = (device, replayed) {
+            loading = replayed.reserved.in_phase[Phase::Load];
             prediction = with_reserved(prediction, &replayed.reserved, context.likely);
             prediction.reserved_with_room_bytes = replayed.with_room;
             prediction.notes.extend(replayed.failed.map(failure));
@@ -322,11 +329,14 @@ impl Planner {
         prediction.context_bytes = Some(context.likely);
         prediction.context_low_bytes = Some(context.low);
         prediction.context_high_bytes = Some(context.high);
-        let held = prediction
-            .reserved_peak_bytes
-            .unwrap_or(prediction.allocated_peak_bytes);
-        let needed = held + context.likely;
-        Ok(with_verdict(needed, self.budget(cell), prediction))
+        let needed = Needed {
+            training: prediction
+                .reserved_peak_bytes
+                .unwrap_or(prediction.allocated_peak_bytes),
+            loading,
+            context: context.likely,
+        };
+        Ok(with_verdict(&needed, self.budget(cell), prediction))
     }
 
     /// The steps of PyTorch's stack that decide the memory of training on `options`.
@@ -587,6 +597,22 @@ mod tests {
         let exact = planned(Some(Budget::Bytes(free.needed_bytes)), &ours);
         assert_eq!(exact.verdict, Some(Verdict::Fits));
         let less = planned(Some(Budget::Bytes(free.needed_bytes - 1)), &ours);
+        assert_eq!(less.verdict, Some(Verdict::Oversize));
+
+        // What the load takes counts too.
+        let small = Cell {
+            model: "tiny".into(),
+            dtype: Dtype::Int4,
+            rank: 2,
+            batch_size: 1,
+            max_seq_length: 4,
+            max_steps: Some(1),
+            ..Cell::default()
+        };
+        let loading = planned(None, &small);
+        assert!(loading.needed_bytes > loading.allocated_peak_bytes);
+        assert_eq!(loading.needed_bytes, loading.allocated_peak_in_phase["load"]);
+        let less = planned(Some(Budget::Bytes(loading.needed_bytes - 1)), &small);
         assert_eq!(less.verdict, Some(Verdict::Oversize));
 
         let mut torch = Cell {

@@ -267,9 +267,13 @@ fn oversize(task: &Task, cell: &Cell, machine_bytes: Option<u64>) -> Option<Stri
         ));
     }
     if let (Some(Verdict::Oversize), Some(budget)) = (prediction.verdict, prediction.budget_bytes) {
-        let (peak, budget) = (size(prediction.allocated_peak_bytes), size(budget));
+        let (needed, budget) = (size(prediction.needed_bytes), size(budget));
+        let of_load = match prediction.needed_bytes > prediction.allocated_peak_bytes {
+            true => " while the model is loaded",
+            false => "",
+        };
         return Some(format!(
-            "predicted peak {peak}, past the budget of {budget} (device_memory)"
+            "predicted peak {needed}{of_load}, past the budget of {budget} (device_memory)"
         ));
     }
     let (process, machine) = (prediction.process_peak_bytes?, machine_bytes?);
