@@ -61,6 +61,10 @@ impl Cli {
     /// # Errors
     /// Wrong input; the exit code is then [`INVALID_INPUT`](super::INVALID_INPUT).
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        if !matches!(self.command, Command::Cell(_)) {
+            // Plans take and free the same tens of MB many times. What a cell's process does is measured.
+            memory::keep_freed_pages();
+        }
         match self.command {
             Command::Run(args) => run::run(args),
             Command::Plan(args) => plan::run(&args),

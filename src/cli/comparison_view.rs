@@ -227,7 +227,8 @@ impl ComparisonView<'_> {
 fn reason(failed: &FailedPair) -> String {
     let figure = |(column, ratio): (&String, &Option<f64>)| match (failed.why, ratio) {
         (Why::MissingInA, _) => format!("{column} is not there in A, which has no record of the cell"),
-        (Why::Negative, Some(ratio)) => format!("{column} {} of values of which one is negative", times(*ratio)),
+        (Why::Negative, Some(ratio)) if *ratio < 0.0 => format!("{column} is negative in A or B"),
+        (Why::Negative, Some(ratio)) => format!("{column} {}, of figures that may be negative", times(*ratio)),
         (Why::MissingInB, Some(ratio)) if ratio.is_nan() => format!("{column} is not a number"),
         (_, Some(ratio)) => format!("{column} {}", times(*ratio)),
         (_, None) => format!("{column} is not there in B"),

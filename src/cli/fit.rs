@@ -71,8 +71,6 @@ fn key_of_largest() -> impl TypedValueParser<Value = Largest> {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    // Traces of some ten MB come and go.
-    memory::keep_freed_pages();
     let study = args.subject.study_to_fit(&args.vary, &args.keep)?;
     // With --smallest-gpu each GPU is its own budget.
     let mut options = args.subject.options();

@@ -90,8 +90,6 @@ impl Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    // Traces of some ten MB come and go.
-    memory::keep_freed_pages();
     if let Some(given) = &args.oom {
         return print_oom(given, args);
     }

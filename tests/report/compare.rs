@@ -167,7 +167,7 @@ fn what_cannot_be_judged_does_not_pass() {
         (all, all, 0, "holds for no cell"),
         (all, "results/less.csv", 1, "loss_last is not there in B"),
         ("results/less.csv", all, 0, "holds for no cell"),
-        (all, "results/negative.csv", 1, "of which one is negative"),
+        (all, "results/negative.csv", 1, "loss_last is negative in A or B"),
         (all, "results/nan.csv", 1, "loss_last is not a number"),
         (all, "results/doubled.csv", 2, "twice"),
         ("results/doubled.csv", all, 2, "twice"),

@@ -5,32 +5,22 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// The beginning of the names of all temporary files.
+/// The prefix of temporary files and folders. Whoever makes one locks it, so that others know what is left over.
 pub const TEMPORARY: &str = ".expctl-";
 
-/// The beginning of the names of this process's temporary files: behind [`TEMPORARY`] its number, by which others know
-/// whether they are left over.
-pub fn prefix() -> String {
-    format!("{TEMPORARY}{}-", std::process::id())
-}
-
-/// Removes the temporary files and folders in `folder` that processes left which are gone. One that cannot be removed
-/// stays.
+/// Removes the temporary files and folders in `folder` that nobody holds a lock on: those of processes that were killed.
+/// One that cannot be removed stays.
 pub fn remove_left_over(folder: &Path) {
-    let processes = Path::new("/proc");
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
-        let name = entry.file_name();
-        let process = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(TEMPORARY)?.split_once('-'));
-        let is_left = |process: &str| {
-            let is_number = process.bytes().all(|byte| byte.is_ascii_digit()) && !process.is_empty();
-            is_number && processes.join("self").exists() && !processes.join(process).exists()
+        let is_temporary = entry.file_name().to_string_lossy().starts_with(TEMPORARY);
+        let kind = entry.file_type().ok().filter(|kind| kind.is_dir() || kind.is_file());
+        let Some(kind) = kind.filter(|_| is_temporary) else {
+            continue;
         };
-        if process.is_some_and(|(process, _)| is_left(process)) {
-            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let _ = match is_folder {
+        let locked = File::open(entry.path()).and_then(|file| file.try_lock().map(|()| file).map_err(io::Error::from));
+        if locked.is_ok() {
+            let _ = match kind.is_dir() {
                 true => fs::remove_dir_all(entry.path()),
                 false => fs::remove_file(entry.path()),
             };
@@ -49,12 +39,14 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io:
         _ => Path::new("."),
     };
     let mut file = tempfile::Builder::new()
-        .prefix(&prefix())
+        .prefix(TEMPORARY)
         // The umask decides, as for any new file. tempfile's own default is private to the user.
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(folder)
         // tempfile's message names the temporary file, which means nothing to the reader.
         .map_err(|error| io::Error::from(error.kind()))?;
+    // Some file systems have no locks, and nothing else needs this one.
+    let _ = file.as_file().try_lock();
     fill(file.as_file_mut())?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
@@ -66,22 +58,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_processes_left_that_are_gone_is_removed() {
+    fn what_nobody_holds_is_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let own = format!("{}x", prefix());
-        // No process has so large a number.
-        for name in [".expctl-4294967295-a", &own, ".expctl-notes", ".expctl--", "mine"] {
-            fs::write(folder.path().join(name), "").unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in [".expctl-left", ".expctl-held", "mine"] {
+            fs::write(path(name), "").unwrap();
         }
-        fs::create_dir_all(folder.path().join(".expctl-4294967294-b/within")).unwrap();
+        for name in [".expctl-held-folder", ".expctl-left-folder/within"] {
+            fs::create_dir_all(path(name)).unwrap();
+        }
+        let held = [".expctl-held", ".expctl-held-folder"].map(|name| File::open(path(name)).unwrap());
+        held.iter().for_each(|file| file.try_lock().unwrap());
         remove_left_over(folder.path());
-        let mut left: Vec<_> = fs::read_dir(folder.path())
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
-            .collect();
+        let entries = fs::read_dir(folder.path()).unwrap();
+        let mut left: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
-        let mut stay = [own.as_str(), ".expctl-notes", ".expctl--", "mine"];
-        stay.sort_unstable();
-        assert_eq!(left, stay);
+        assert_eq!(left, [".expctl-held", ".expctl-held-folder", "mine"]);
     }
 }

@@ -6,6 +6,9 @@ use minijinja::{Environment, UndefinedBehavior};
 use super::compiled::Expression;
 use super::error::{explain, place_of};
 
+/// Instructions of one expression: more than any that a person writes takes.
+const FUEL: u64 = 1_000_000;
+
 /// Accepts a known name.
 type CheckName = dyn Fn(&str) -> Result<(), Mistake>;
 
@@ -19,6 +22,7 @@ impl Language {
     /// A language in which a name is known if `check_name` accepts it.
     pub fn new(check_name: impl Fn(&str) -> Result<(), Mistake> + 'static) -> Self {
         let mut environment = Environment::new();
+        environment.set_fuel(Some(FUEL));
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         // Errors then carry their place in the expression.
         environment.set_debug(true);

@@ -58,10 +58,13 @@ pub fn merge(adapter: &Path, base: &Path, output: &Path) -> Result<(), MergeErro
     whole_file::remove_left_over(parent);
     // The folder appears as a whole.
     let folder = tempfile::Builder::new()
-        .prefix(&whole_file::prefix())
+        .prefix(whole_file::TEMPORARY)
         .permissions(fs::Permissions::from_mode(0o777))
         .tempdir_in(parent)
         .map_err(|error| failed(error.kind().into()))?;
+    // Others leave alone what is locked.
+    let lock = fs::File::open(folder.path()).map_err(failed)?;
+    let _ = lock.try_lock();
     merge.write(folder.path())?;
     fs::rename(folder.path(), output).map_err(failed)
 }

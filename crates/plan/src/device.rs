@@ -52,7 +52,7 @@ impl Device {
             if within.out_of_memory.is_none() {
                 return Replayed {
                     reserved: within,
-                    with_room: Some(with_room),
+                    with_room: Some(most),
                     failed: None,
                     after_other_loads: peaks(&device),
                 };

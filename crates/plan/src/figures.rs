@@ -27,9 +27,9 @@ pub(super) fn with_verdict(needed: &Needed, budget_bytes: Option<u64>, mut predi
     } = needed;
     if loading > training {
         let [loading, training] = [loading, training].map(|bytes| format::bytes((bytes as f64).into()));
-        prediction.notes.push(format!(
-            "loading the model takes the most: {loading}, of which the training then needs {training}"
-        ));
+        prediction
+            .notes
+            .push(format!("loading the model takes {loading}, and training it {training}"));
     }
     let needed_with = |training: u64| beside + training.max(loading);
     let needed = needed_with(training);

@@ -174,7 +174,13 @@ pub struct Measured {
     #[serde(deserialize_with = "nan_where_null")]
     #[schemars(schema_with = "number_or_null")]
     pub loss_last: f64,
-    /// On the held-out data, after the last step.
+    /// On the held-out data, after the last step; absent without such data, null if it is not a number.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "some_nan_where_null"
+    )]
+    #[schemars(schema_with = "number_or_null")]
     pub loss_eval: Option<f64>,
     /// Fraction of the held-out samples whose label is the likeliest, after the last step; absent without labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -352,7 +358,12 @@ pub(super) fn nan_where_null<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
     Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
-/// The schema of such a number: it is always there.
+/// The same of a number that may be absent.
+fn some_nan_where_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    nan_where_null(deserializer).map(Some)
+}
+
+/// The schema of such a number.
 pub(super) fn number_or_null(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": ["number", "null"] })
 }

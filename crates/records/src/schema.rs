@@ -68,7 +68,7 @@ impl Subject {
         };
         if matches!(self, Self::Record | Self::Prediction) {
             schema["properties"]["sha256"] = json!({
-                "description": "The SHA-256 of the file without this line. The run writes it; a worker leaves it out.",
+                "description": "The SHA-256 of the file up to the comma before this key, and behind that of a prediction's cell id. The run writes it; a worker leaves it out.",
                 "type": "string",
             });
         }
@@ -190,7 +190,7 @@ mod tests {
             schema.to_string()
         });
         let hash = base::text::hex(&Sha256::digest(schemas.concat()));
-        assert_eq!((VERSION, &hash[..16]), (1, "0563d7773b077713"));
+        assert_eq!((VERSION, &hash[..16]), (1, "2720905580367fec"));
     }
 
     #[test]

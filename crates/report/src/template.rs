@@ -50,6 +50,9 @@ pub enum Template {
     File(PathBuf),
 }
 
+/// Instructions of a template: some seconds' work, and a hundred times that of the largest report that ships.
+const FUEL: u64 = 200_000_000;
+
 impl Template {
     /// The built-in template of this name, or else a file.
     pub fn named(name: &str) -> Self {
@@ -62,6 +65,7 @@ impl Template {
     /// An environment that can load the template, and the template's name in it.
     pub(super) fn environment(&self) -> Result<(Environment<'static>, String), ReportError> {
         let mut env = Environment::new();
+        env.set_fuel(Some(FUEL));
         env.set_undefined_behavior(UndefinedBehavior::Strict);
         // Errors then carry the place in the source.
         env.set_debug(true);

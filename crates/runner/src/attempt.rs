@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use cell::Cell;
 use records::prediction::Prediction;
 use records::store::{
-    CellDir, make_room, make_room_unless_file, remove_temporaries, write_cell_yaml, write_if_changed, write_prediction,
-    write_record,
+    CellDir, make_room, make_room_unless_file, make_room_unless_folder, remove_temporaries, write_cell_yaml, write_own,
+    write_prediction, write_record,
 };
 use records::{Provenance, Record, Status};
 use spec::Study;
@@ -132,6 +132,7 @@ impl Attempts<'_> {
 ///
 /// The record goes first, so that figures of two attempts never mix.
 fn prepare(dir: &CellDir, cell: &Cell, study: &Study, prediction: Option<&Prediction>) -> io::Result<()> {
+    make_room_unless_folder(dir.path())?;
     fs::create_dir_all(dir.path())?;
     remove_temporaries(dir.path())?;
     make_room_unless_file(&dir.record())?;
@@ -140,19 +141,20 @@ fn prepare(dir: &CellDir, cell: &Cell, study: &Study, prediction: Option<&Predic
     for file in [dir.steps(), dir.timeline(), dir.log(), oom_file(dir)] {
         make_room(&file)?;
     }
+    make_room_unless_folder(&dir.adapter())?;
     absent_is_fine(fs::remove_dir_all(dir.adapter()))?;
     write_cell_yaml(dir, &cell.to_yaml()).map_err(io::Error::other)?;
     let snapshots = snapshots(cell, &study.roots());
     match snapshots.is_empty() {
-        true => absent_is_fine(fs::remove_file(snapshots_file(dir)))?,
+        true => make_room(&snapshots_file(dir))?,
         false => {
             let text = serde_json::to_vec_pretty(&snapshots)?;
-            write_if_changed(&snapshots_file(dir), &text).map_err(io::Error::other)?;
+            write_own(&snapshots_file(dir), &text).map_err(io::Error::other)?;
         }
     }
     match prediction {
         Some(prediction) => write_prediction(dir, prediction).map_err(io::Error::other),
-        None => absent_is_fine(fs::remove_file(dir.prediction())),
+        None => make_room(&dir.prediction()),
     }
 }
 

@@ -10,7 +10,8 @@ use plan::{Planner, advice};
 use rayon::prelude::*;
 use records::prediction::Verdict;
 use records::store::{
-    StudyDir, read_prediction, read_record, write_cell_yaml, write_if_changed, write_prediction, write_record,
+    StudyDir, check_files, make_room, read_prediction, read_record, write_cell_yaml, write_own, write_prediction,
+    write_record,
 };
 use records::{Record, Retried, Status};
 use spec::{Lineage, OnOom, Study, StudyCell};
@@ -63,10 +64,12 @@ pub fn run(study: &mut Study, options: &Options, progress: &mut dyn Progress) ->
         let study_cell = &study.cells[*index];
         let cell_dir = dir.cell(&study_cell.id);
         write_cell_yaml(&cell_dir, &study_cell.cell.to_yaml())?;
-        if read_prediction(&cell_dir).is_err()
-            && let Ok(prediction) = advice::predict(&planner, &study_cell.cell, &study.fit)
-        {
-            write_prediction(&cell_dir, &prediction)?;
+        if read_prediction(&cell_dir).is_err() {
+            match advice::predict(&planner, &study_cell.cell, &study.fit) {
+                Ok(prediction) => write_prediction(&cell_dir, &prediction)?,
+                // Without its model there is none.
+                Err(_) => make_room(&cell_dir.prediction()).map_err(folder)?,
+            }
         }
     }
     predicted::plan(study, &planner, &dir)?;
@@ -207,7 +210,8 @@ impl Run<'_> {
         while let Some(next) = ladder::follow(self.study, &self.planner, last) {
             write_study(self.study, &self.dir)?;
             let dir = self.dir.cell(&self.study.cells[next].id);
-            let record = read_record(&dir).unwrap_or_default();
+            let whole = |record: &Record| check_files(&dir, record).is_ok();
+            let record = read_record(&dir).unwrap_or_default().filter(whole);
             let known = record.filter(|record| !self.options.fresh && is_kept(&self.study.cells[next], record.status));
             let Some(record) = known else {
                 let mut task = task_of(self.study, &self.dir, next);
@@ -245,7 +249,7 @@ fn write_study(study: &Study, dir: &StudyDir) -> Result<(), RunError> {
         path: dir.path().to_path_buf(),
         source,
     })?;
-    write_if_changed(&dir.study_yaml(), yaml.as_bytes())?;
+    write_own(&dir.study_yaml(), yaml.as_bytes())?;
     Ok(())
 }
 
@@ -276,7 +280,9 @@ fn oversize(task: &Task, cell: &Cell, machine_bytes: Option<u64>) -> Option<Stri
             "predicted peak {needed}{of_load}, past the budget of {budget} (device_memory)"
         ));
     }
-    let (process, machine) = (prediction.process_peak_bytes?, machine_bytes?);
+    // What the load takes more than the training.
+    let more = prediction.needed_bytes.saturating_sub(prediction.allocated_peak_bytes);
+    let (process, machine) = (prediction.process_peak_bytes? + more, machine_bytes?);
     let past = cell.device_memory.is_none() && process > machine;
     past.then(|| {
         let (process, machine) = (size(process), size(machine));
@@ -286,8 +292,16 @@ fn oversize(task: &Task, cell: &Cell, machine_bytes: Option<u64>) -> Option<Stri
 
 /// Refuses a folder of another study, whose `study.yaml` would be lost, also one that another version wrote.
 fn refuse_another(study: &Study, dir: &StudyDir) -> Result<(), RunError> {
+    // A changed byte may be one of the name.
+    let has_own_cells = || {
+        study
+            .cells
+            .iter()
+            .any(|study_cell| dir.cell(&study_cell.id).path().exists())
+    };
+    let is_damaged = || Study::is_changed_in(dir.path()) && has_own_cells();
     match Study::name_in(dir.path()) {
-        Some(found) if found != study.name => Err(RunError::OtherStudy {
+        Some(found) if found != study.name && !is_damaged() => Err(RunError::OtherStudy {
             path: dir.path().to_path_buf(),
             found,
             name: study.name.clone(),

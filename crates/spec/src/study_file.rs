@@ -151,16 +151,20 @@ impl Study {
         Self::from_yaml(&path.display().to_string(), &text, folder)
     }
 
-    /// The name of the study in `folder`, read from a `study.yaml` of any version. `None` if there is no such file, it
-    /// was changed, or it has no name that can be read.
+    /// The name of the study in `folder`, read from a `study.yaml` of any version. `None` if there is no such file, or
+    /// it has no name that can be read.
     pub fn name_in(folder: &Path) -> Option<String> {
-        let path = folder.join(STUDY_FILE);
-        let text = read_text(&path, LARGEST).ok()?;
-        check_yaml(&text, STUDY_FILE, &path).ok()?;
+        let text = read_text(&folder.join(STUDY_FILE), LARGEST).ok()?;
         let source = Sources::default().add(STUDY_FILE, &text);
         let node = yaml::parse(&text, source, 0, Budget::STUDY).ok()?;
         // Format 1 had the sections of the spec at the top.
         typed::read(node.get(&["spec", "name"]).or_else(|| node.get(&["name"]))?).ok()
+    }
+
+    /// True if the `study.yaml` in `folder` was changed after it was written.
+    pub fn is_changed_in(folder: &Path) -> bool {
+        let path = folder.join(STUDY_FILE);
+        read_text(&path, LARGEST).is_ok_and(|text| check_yaml(&text, STUDY_FILE, &path).is_err())
     }
 
     fn from_yaml(name: &str, text: &str, folder: &Path) -> Result<Self, SpecError> {

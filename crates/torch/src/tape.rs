@@ -189,9 +189,8 @@ impl Tape {
     pub(super) fn new(configuration: &Configuration) -> Self {
         Self {
             memory: RefCell::new(Memory {
-                // Far more than most need, which costs nothing untouched: glibc keeps what is freed for the next plan
-                // only once it saw a piece as large as this freed, and a plan whose pages fault again takes half as
-                // long again.
+                // Far more than most need, which costs nothing untouched: a trace that grows is copied each time. A
+                // program that makes many plans keeps freed pages (`memory::keep_freed_pages`).
                 trace: Trace::with_capacity(1 << 21),
                 storages: Vec::with_capacity(1 << 14),
             }),

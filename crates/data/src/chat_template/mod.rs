@@ -5,6 +5,7 @@ mod files;
 mod functions;
 mod generation;
 
+use std::io::{self, Write};
 use std::path::Path;
 
 use arch::Location;
@@ -14,13 +15,16 @@ use minijinja::{Environment, Error, ErrorKind, Value, context};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde_json::{Map, Value as Json};
 
-use crate::formats::Place;
+use crate::formats::{LONGEST_SAMPLE, LONGEST_SAMPLE_MIB, Place};
 use crate::{ChatTemplateError, DataError};
 pub(super) use files::SpecialTokens;
 pub(super) use generation::Marked;
 
 /// The template's name in its environment.
 const NAME: &str = "chat_template";
+
+/// Instructions of a template for one conversation: a second's work, and a thousand times that of a long conversation.
+const FUEL: u64 = 20_000_000;
 
 /// The keys of a message that may hold its reasoning; templates read the first.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
@@ -52,6 +56,7 @@ impl ChatTemplate {
             reason: reason(error),
         };
         let mut environment = Environment::new();
+        environment.set_fuel(Some(FUEL));
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.map_err(|error| invalid(&error))?);
         environment.set_unknown_method_callback(unknown_method_callback);
@@ -88,12 +93,19 @@ impl ChatTemplate {
             ..Value::from(Serde(&self.special_tokens))
         };
         let template = self.environment.get_template(NAME);
-        let text = template.and_then(|template| template.render(values));
-        let text = text.map_err(|error| DataError::ChatTemplateFails {
+        let mut out = Limited::default();
+        let rendered = template.and_then(|template| template.render_captured_to(values, &mut out).map(drop));
+        let failed = |template, reason| DataError::ChatTemplateFails {
             place: place.to_string(),
-            template: at(&self.place, &error),
-            reason: reason(&error),
-        })?;
+            template,
+            reason,
+        };
+        if out.is_full {
+            let reason = format!("the text is longer than {LONGEST_SAMPLE_MIB} MiB");
+            return Err(failed(self.place.clone(), reason));
+        }
+        rendered.map_err(|error| failed(at(&self.place, &error), reason(&error)))?;
+        let text = String::from_utf8(out.bytes).map_err(|error| failed(self.place.clone(), error.to_string()))?;
         Ok(match self.marks_generation {
             true => Marked::read(&text),
             false => Marked {
@@ -106,6 +118,28 @@ impl ChatTemplate {
     /// True if the template marks what the assistant says.
     pub(super) fn marks_generation(&self) -> bool {
         self.marks_generation
+    }
+}
+
+/// The text of a conversation on the way, as long as a sample may be.
+#[derive(Default)]
+struct Limited {
+    bytes: Vec<u8>,
+    is_full: bool,
+}
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.is_full = self.bytes.len() + bytes.len() > LONGEST_SAMPLE;
+        if self.is_full {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -137,6 +171,9 @@ fn at(place: &str, error: &Error) -> String {
 /// An error without its place.
 fn reason(error: &Error) -> String {
     match error.detail() {
+        _ if error.kind() == ErrorKind::OutOfFuel => {
+            format!("it takes more than {FUEL} instructions for one conversation: does a loop of it end?")
+        }
         // Also the kind of what a template raises itself.
         Some(detail) if error.kind() == ErrorKind::InvalidOperation => detail.into(),
         Some(detail) => format!("{}: {detail}", error.kind()),

@@ -83,6 +83,29 @@ fn a_template_that_fails_names_its_line_and_the_sample() {
     assert!(invalid.starts_with("chat.jinja:2: syntax error: "), "{invalid}");
 }
 
+#[test]
+fn a_template_that_would_not_end_is_stopped() {
+    let fails = |source: &str| {
+        let messages = [json!({"role": "user", "content": "a".repeat(1 << 16)})];
+        let rendered = template(source).unwrap().render(&messages, false, &place());
+        rendered.unwrap_err().to_string()
+    };
+    let nested = "{% for a in range(9999) %}{% for b in range(9999) %}{% set c = a %}{% endfor %}{% endfor %}";
+    assert!(fails(nested).ends_with("does a loop of it end?"), "{}", fails(nested));
+    let doubling = "{% macro d(n) %}{% if n %}{{ d(n - 1) }}{{ d(n - 1) }}{% endif %}{% endmacro %}{{ d(40) }}";
+    assert!(
+        fails(doubling).contains("instructions for one conversation"),
+        "{}",
+        fails(doubling)
+    );
+    let long = "{% for a in range(9999) %}{{ messages[0].content }}{% endfor %}";
+    assert!(
+        fails(long).ends_with("the text is longer than 16 MiB"),
+        "{}",
+        fails(long)
+    );
+}
+
 /// The marks of `{% generation %}` are characters that a message may have as well.
 #[test]
 fn a_template_that_marks_nothing_changes_no_character() {

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use crate::DataError;
 pub(super) use place::Place;
 use row::{EachObject, EachRow};
-pub(super) use row::{Row, TEXT_COLUMN, kind, missing};
+pub(super) use row::{LONGEST_SAMPLE, LONGEST_SAMPLE_MIB, Row, TEXT_COLUMN, kind, missing};
 
 /// The names of a file's columns, those of its first row if rows may differ; `None` if it has no row.
 pub(super) fn columns(path: &Path, format: DataFormat) -> Result<Option<Vec<String>>, DataError> {

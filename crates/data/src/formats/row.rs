@@ -7,10 +7,10 @@ use super::place::Place;
 use crate::DataError;
 
 /// The longest sample in MiB. A longer one would have over a million tokens: it is a wrong file.
-pub(super) const LONGEST_SAMPLE_MIB: usize = 16;
+pub(crate) const LONGEST_SAMPLE_MIB: usize = 16;
 
 /// The longest sample in bytes.
-pub(super) const LONGEST_SAMPLE: usize = LONGEST_SAMPLE_MIB << 20;
+pub(crate) const LONGEST_SAMPLE: usize = LONGEST_SAMPLE_MIB << 20;
 
 /// The only column of a text file.
 pub(crate) const TEXT_COLUMN: &str = "text";

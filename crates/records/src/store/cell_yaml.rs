@@ -6,7 +6,7 @@ use super::error::{StoreError, io_error};
 use super::folders::CellDir;
 use super::place::read_in_place;
 use super::seal::{check_yaml, seal_yaml};
-use super::write::write_if_changed;
+use super::write::write_own;
 
 /// Writes a cell's configuration.
 ///
@@ -14,7 +14,7 @@ use super::write::write_if_changed;
 /// The file cannot be written.
 pub fn write_cell_yaml(dir: &CellDir, yaml: &str) -> Result<(), StoreError> {
     let path = dir.cell_yaml();
-    write_if_changed(&path, seal_yaml(yaml, &dir.id()).as_bytes()).map(drop)
+    write_own(&path, seal_yaml(yaml, &dir.id()).as_bytes()).map(drop)
 }
 
 /// A cell's configuration as YAML.

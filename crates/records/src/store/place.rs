@@ -33,13 +33,32 @@ pub fn make_room(path: &Path) -> io::Result<()> {
         Err(error) if is_absent(&error) => return Ok(()),
         metadata => metadata?.is_dir(),
     };
-    if !is_folder {
-        return fs::remove_file(path);
+    match is_folder {
+        true => move_aside(path),
+        false => fs::remove_file(path),
     }
+}
+
+/// Gives a file or a folder another name beside its own, one that is free.
+///
+/// # Errors
+/// The system refuses.
+pub fn move_aside(path: &Path) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let free = (1..).map(|number| path.with_file_name(format!("{name}.moved-{number}")));
-    let mut free = free.filter(|aside| !aside.exists());
+    let names = (1..).map(|number| path.with_file_name(format!("{name}.moved-{number}")));
+    let mut free = names.filter(|aside| fs::symlink_metadata(aside).is_err());
     free.next().map_or(Ok(()), |aside| fs::rename(path, aside))
+}
+
+/// Makes room for a folder: removes a file or a link in its place.
+///
+/// # Errors
+/// The system refuses.
+pub fn make_room_unless_folder(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if !metadata.is_dir() => fs::remove_file(path),
+        _ => Ok(()),
+    }
 }
 
 /// Makes room for a file that is written whole: a file stays until the new one takes its place.

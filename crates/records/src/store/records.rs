@@ -7,7 +7,7 @@ use super::error::{StoreError, invalid, io_error};
 use super::folders::CellDir;
 use super::place::{make_room_unless_file, read_in_place};
 use super::seal::{open_json, seal_json, sha256_of_file};
-use super::write::{write_atomically, write_if_changed};
+use super::write::{write_atomically, write_own};
 use crate::Record;
 use crate::prediction::Prediction;
 
@@ -85,11 +85,18 @@ pub fn read_record_at(path: &Path) -> Result<Option<Record>, StoreError> {
     };
     // The cell's id is in it.
     let (json, is_sealed) = open_json(&json, "", path)?;
-    let record: Record = serde_json::from_slice(&json).map_err(|source| invalid("record", path, source))?;
-    match record.files.is_some() && !is_sealed {
-        true => Err(StoreError::Damaged(path.to_path_buf())),
-        false => Ok(Some(record)),
+    let mut record: Record = serde_json::from_slice(&json).map_err(|source| invalid("record", path, source))?;
+    match (&record.files, is_sealed) {
+        (Some(_), false) => return Err(StoreError::Damaged(path.to_path_buf())),
+        (Some(_), true) => {}
+        // Older versions wrote null where there was no held-out data.
+        (None, _) => {
+            if let Some(measured) = &mut record.measured {
+                measured.loss_eval = measured.loss_eval.filter(|loss| !loss.is_nan());
+            }
+        }
     }
+    Ok(Some(record))
 }
 
 /// Writes a cell's prediction.
@@ -99,7 +106,7 @@ pub fn read_record_at(path: &Path) -> Result<Option<Record>, StoreError> {
 pub fn write_prediction(dir: &CellDir, prediction: &Prediction) -> Result<(), StoreError> {
     let path = dir.prediction();
     let json = serde_json::to_vec_pretty(prediction).map_err(|source| invalid("prediction", &path, source))?;
-    write_if_changed(&path, &seal_json(&json, &dir.id())).map(drop)
+    write_own(&path, &seal_json(&json, &dir.id())).map(drop)
 }
 
 /// The prediction of a cell from before its run; `None` if there is none.

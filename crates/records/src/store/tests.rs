@@ -145,6 +145,27 @@ fn a_loss_that_is_not_a_number_can_be_read_back() {
 }
 
 #[test]
+fn a_held_out_loss_that_is_not_a_number_is_not_an_absent_one() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = cell_dir(root.path());
+    let loss_eval = |record: &Record| record.measured.as_ref().unwrap().loss_eval;
+    let mut record = sample::ok("0123456789ab");
+    for loss in [None, Some(0.5), Some(f64::NAN)] {
+        record.measured.as_mut().unwrap().loss_eval = loss;
+        write_record(&dir, &record).unwrap();
+        let read = loss_eval(&read_record(&dir).unwrap().unwrap());
+        assert_eq!(
+            (read.is_some(), read.is_some_and(f64::is_nan)),
+            (loss.is_some(), loss.is_some_and(f64::is_nan))
+        );
+    }
+    // As an older version wrote it.
+    let older = serde_json::to_vec(&record).unwrap();
+    fs::write(dir.record(), older).unwrap();
+    assert_eq!(loss_eval(&read_record(&dir).unwrap().unwrap()), None);
+}
+
+#[test]
 fn only_cell_folders_are_listed() {
     let root = tempfile::tempdir().unwrap();
     for name in ["0123456789ab", "00000000000f", "notes", "0123456789AB"] {

@@ -7,7 +7,7 @@ use std::path::Path;
 use base::whole_file;
 
 use super::error::{StoreError, io_error};
-use super::place::make_room_unless_file;
+use super::place::{make_room, make_room_unless_file};
 
 /// Removes the temporary files of a process that was killed in the middle of a write.
 ///
@@ -17,7 +17,7 @@ pub fn remove_temporaries(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_name().to_string_lossy().starts_with(whole_file::TEMPORARY) {
-            fs::remove_file(entry.path())?;
+            make_room(&entry.path())?;
         }
     }
     Ok(())
@@ -31,15 +31,22 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     whole_file::write(path, |file| file.write_all(bytes)).map_err(io_error("write", path))
 }
 
-/// Like [`write_atomically`], but leaves a file alone that already has these bytes, and makes room if none is there.
-/// Returns true if it wrote.
+/// Like [`write_atomically`], but leaves a file alone that already has these bytes. Returns true if it wrote.
 ///
 /// # Errors
 /// Those of [`write_atomically`].
 pub fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<bool, StoreError> {
-    make_room_unless_file(path).map_err(io_error("replace", path))?;
     if fs::read(path).is_ok_and(|old| old == bytes) {
         return Ok(false);
     }
     write_atomically(path, bytes).map(|()| true)
+}
+
+/// [`write_if_changed`] of a study's own file: makes room for it if a folder or a link lies in its place.
+///
+/// # Errors
+/// Those of [`write_atomically`].
+pub fn write_own(path: &Path, bytes: &[u8]) -> Result<bool, StoreError> {
+    make_room_unless_file(path).map_err(io_error("replace", path))?;
+    write_if_changed(path, bytes)
 }

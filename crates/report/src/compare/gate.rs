@@ -135,7 +135,7 @@ impl<'l> Gate<'l> {
                 }
             }));
         }
-        Ok((judged > 0).then_some(failed))
+        Ok((judged > 0 || !failed.is_empty()).then_some(failed))
     }
 
     fn fails(&self, pair: &MatchedPair<'_>) -> Result<Option<Why>, GateError> {

@@ -9,7 +9,7 @@ use polars_core::prelude::*;
 use polars_io::SerReader;
 use polars_io::parquet::read::{ParallelStrategy, ParquetReader};
 use polars_io::parquet::write::{KeyValueMetadata, ParquetWriter, StatisticsOptions};
-use records::store::{StudyDir, sha256, write_if_changed};
+use records::store::{StudyDir, sha256, write_own};
 
 use super::column::column;
 use super::error::FrameError;
@@ -21,7 +21,7 @@ use crate::datum::Datum;
 pub fn write(frame: &DataFrame, dir: &StudyDir) -> Result<Vec<PathBuf>, FrameError> {
     let mut written = Vec::new();
     for (path, bytes) in [(dir.cells_parquet(), parquet(frame)?), (dir.cells_csv(), csv(frame)?)] {
-        if write_if_changed(&path, &bytes)? {
+        if write_own(&path, &bytes)? {
             written.push(path);
         }
     }

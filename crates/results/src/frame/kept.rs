@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use polars_core::prelude::*;
-use records::store::{StoreError, write_atomically};
+use records::store::{StoreError, move_aside, write_atomically};
 use spec::Invocation;
 
 use super::column::column;
@@ -114,6 +114,13 @@ impl KeptFrame {
         if self.is_at(path) {
             return Ok(None);
         }
+        if damage(path) == Some(Damaged::Unknown) {
+            move_aside(path).map_err(|source| StoreError::Io {
+                action: "move",
+                path: path.to_path_buf(),
+                source,
+            })?;
+        }
         if self.frame.height() > 0 {
             write_atomically(path, &self.bytes()?)?;
         } else {
@@ -138,7 +145,7 @@ impl KeptFrame {
     }
 
     /// Makes sure that a frame may be written to `path`: it may replace a kept frame, a damaged one too, and nothing
-    /// else.
+    /// else. A file that may be anybody's is moved aside.
     ///
     /// # Errors
     /// The file there is another one.
@@ -146,7 +153,7 @@ impl KeptFrame {
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             _ => match Self::read(path) {
-                Err(_) if is_damaged_parquet(path) => Ok(()),
+                Err(_) if damage(path).is_some() => Ok(()),
                 read => read.map(drop),
             },
         }
@@ -159,12 +166,29 @@ impl KeptFrame {
     }
 }
 
-/// True of a regular file that begins as Parquet does, or has nothing, and is none.
-fn is_damaged_parquet(path: &Path) -> bool {
-    let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
-    let read = || Ok::<_, io::Error>((read_parquet(File::open(path)?).is_err(), fs::read(path)?));
-    is_file
-        && read().is_ok_and(|(is_unreadable, bytes)| is_unreadable && (bytes.is_empty() || bytes.starts_with(b"PAR1")))
+/// What lies in the place of a frame that cannot be read.
+#[derive(PartialEq)]
+enum Damaged {
+    /// A kept frame, by its metadata.
+    Frame,
+    /// A file without its end, where Parquet has its metadata: it may be anybody's.
+    Unknown,
+}
+
+/// The damage of a file; `None` if there is none, or it is another's.
+fn damage(path: &Path) -> Option<Damaged> {
+    if !fs::symlink_metadata(path).ok()?.is_file() || KeptFrame::read(path).is_ok() {
+        return None;
+    }
+    let bytes = fs::read(path).ok()?;
+    let has_entry = bytes
+        .windows(INVOCATION.len())
+        .any(|window| window == INVOCATION.as_bytes());
+    match () {
+        () if has_entry => Some(Damaged::Frame),
+        () if bytes.is_empty() || bytes.starts_with(b"PAR1") && !bytes.ends_with(b"PAR1") => Some(Damaged::Unknown),
+        () => None,
+    }
 }
 
 #[cfg(test)]

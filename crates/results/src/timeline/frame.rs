@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use polars_core::prelude::*;
-use records::store::{StoreError, StudyDir, check_file, read_record, write_if_changed};
+use records::store::{StoreError, StudyDir, check_file, read_record, write_own};
 use trace::{ByCategory, Category};
 
 use super::error::TimelineError;
@@ -141,7 +141,7 @@ pub fn write(frame: &DataFrame, dir: &StudyDir) -> Result<Option<PathBuf>, Frame
             _ => Ok(None),
         };
     }
-    Ok(write_if_changed(&path, &parquet(frame)?)?.then_some(path))
+    Ok(write_own(&path, &parquet(frame)?)?.then_some(path))
 }
 
 fn rows(recorded: &CellRecording) -> Vec<Row<'_>> {
