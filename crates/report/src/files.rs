@@ -37,11 +37,26 @@ impl std::fmt::Display for Stale {
 /// # Errors
 /// The folder cannot be made, or not written to.
 pub fn prepare_output(output: &Path) -> Result<(), ReportError> {
-    let folder = match output.parent() {
+    make_folder(output)?;
+    writable(output, tempfile::tempfile_in(folder_of(output)).map(drop))
+}
+
+/// Makes the folder of a report at `output`.
+///
+/// # Errors
+/// It cannot be made.
+pub fn make_folder(output: &Path) -> Result<(), ReportError> {
+    writable(output, fs::create_dir_all(folder_of(output)))
+}
+
+fn folder_of(output: &Path) -> &Path {
+    match output.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
-    };
-    let tried = fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder).map(drop));
+    }
+}
+
+fn writable(output: &Path, tried: std::io::Result<()>) -> Result<(), ReportError> {
     tried.map_err(|error| {
         let store = StoreError::Io {
             action: "write",
@@ -59,13 +74,7 @@ pub fn prepare_output(output: &Path) -> Result<(), ReportError> {
 /// # Errors
 /// A file cannot be written, or the page cannot be made.
 pub fn write(rendered: &Rendered, output: &Path) -> Result<Vec<PathBuf>, ReportError> {
-    if let Some(folder) = output.parent() {
-        fs::create_dir_all(folder).map_err(|source| StoreError::Io {
-            action: "create",
-            path: folder.to_path_buf(),
-            source,
-        })?;
-    }
+    make_folder(output)?;
     let mut written = Vec::new();
     for (path, text) in files(rendered, output)? {
         if write_if_changed(&path, text.as_bytes())? {

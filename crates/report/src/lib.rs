@@ -48,7 +48,7 @@ pub use claims::{Basis, BasisVerdict, ClaimResult, ClaimVerdict, Evidence, Named
 pub use entry::{Entry, entries};
 pub use error::ReportError;
 pub use figures::{NOT_MEASURED, Piece, evaluate, pieces};
-pub use files::{prepare_output, stale_files, write};
+pub use files::{make_folder, prepare_output, stale_files, write};
 pub use one_method::one_method;
 pub use render::{Frames, Rendered, render};
 pub use template::Template;
