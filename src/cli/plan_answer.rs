@@ -221,10 +221,6 @@ pub(super) fn parts(prediction: &Prediction) -> Vec<(&'static str, u64)> {
     // The loss's own bytes are activations as far as they are kept for the backward pass.
     let kept = of(Category::Activation) + of(Category::Input) + of(Category::Temporary) - loss;
     let fragmentation = prediction.fragmentation_bytes.unwrap_or(0) + rounding;
-    let context = prediction.context_bytes.unwrap_or(0);
-    let training = prediction
-        .reserved_peak_bytes
-        .unwrap_or(prediction.allocated_peak_bytes);
     let parts = [
         ("weights", of(Category::Parameter)),
         ("adapters", of(Category::Adapter)),
@@ -233,11 +229,8 @@ pub(super) fn parts(prediction: &Prediction) -> Vec<(&'static str, u64)> {
         ("activations, workspaces", kept),
         ("logits and loss", loss),
         ("fragmentation", fragmentation),
-        (
-            "more while it is loaded",
-            prediction.needed_bytes.saturating_sub(training + context),
-        ),
-        (context_name(prediction), context),
+        ("more while it is loaded", prediction.more_while_loading()),
+        (context_name(prediction), prediction.context_bytes.unwrap_or(0)),
     ];
     parts.into_iter().filter(|(_, bytes)| *bytes > 0).collect()
 }

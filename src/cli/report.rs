@@ -366,7 +366,6 @@ impl Reported {
         if args.publish && kept.is_none() {
             self.check_publishable(frames)?;
         }
-        report::make_folder(&report.output)?;
         let mut written = match kept {
             // An older version's has no hash.
             Some(_) if args.publish => report.write_beside(frames)?,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use base::text::counted;
+use base::whole_file;
 use records::store::STUDY_FILE;
 use records::store::{CellDir, StudyDir};
 use results::collect::{Collection, Unreadable, collect};
@@ -28,7 +29,7 @@ pub(super) fn open(path: &Path, results: Option<&Path>) -> anyhow::Result<(Study
     let folder = match results {
         Some(folder) => folder.to_path_buf(),
         None if path.is_dir() => path.to_path_buf(),
-        None if path.file_name().is_some_and(|name| name == STUDY_FILE) => parent(path),
+        None if path.file_name().is_some_and(|name| name == STUDY_FILE) => whole_file::folder_of(path).to_path_buf(),
         None => Path::new("results").join(spec::load(path, &Overrides::from_environment(Vec::new())?)?.name),
     };
     if !folder.join(STUDY_FILE).exists() {
@@ -161,7 +162,7 @@ pub(super) fn cell(wanted: &str, results: &Path) -> anyhow::Result<CellDir> {
 pub(super) fn cell_at(path: &Path) -> CellDir {
     match path.is_dir() {
         true => CellDir::new(path),
-        false => CellDir::new(parent(path)),
+        false => CellDir::new(whole_file::folder_of(path)),
     }
 }
 
@@ -203,11 +204,4 @@ pub(super) fn read(dir: &StudyDir, study: &Study, all: bool) -> anyhow::Result<C
         n => eprintln!("{n} records of cells that are no longer in the study are left out; `report --all` shows them"),
     }
     Ok(collection)
-}
-
-fn parent(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
-        _ => PathBuf::from("."),
-    }
 }

@@ -106,8 +106,11 @@ impl<'s> StudyReport<'s> {
 
     /// Writes the frames beside the report. Returns the files that changed.
     pub(super) fn write_beside(&self, frames: &Frames) -> anyhow::Result<Vec<PathBuf>> {
-        let beside = self.beside.as_ref();
-        beside.map_or_else(|| Ok(Vec::new()), |beside| beside.write(frames, &self.study.invocation))
+        let Some(beside) = &self.beside else {
+            return Ok(Vec::new());
+        };
+        report::make_folder(&self.output)?;
+        beside.write(frames, &self.study.invocation)
     }
 
     /// The files beside the report that do not hold these frames.

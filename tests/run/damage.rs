@@ -20,10 +20,8 @@ type Damage = fn(&[u8]) -> Option<Vec<u8>>;
 /// The kinds of damage.
 const DAMAGES: [(&str, Damage); 6] = [
     ("digit", |bytes| {
-        let mut bytes = bytes.to_vec();
         let place = bytes.iter().rposition(u8::is_ascii_digit)?;
-        bytes[place] = if bytes[place] == b'7' { b'1' } else { b'7' };
-        Some(bytes)
+        Some(with_another_digit(bytes, place))
     }),
     ("doubled", |bytes| Some([bytes, bytes].concat())),
     ("flipped", |bytes| {
@@ -38,6 +36,19 @@ const DAMAGES: [(&str, Damage); 6] = [
     ("emptied", |_| Some(Vec::new())),
     ("removed", |_| None),
 ];
+
+/// The bytes with another digit in this place.
+fn with_another_digit(bytes: &[u8], place: usize) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[place] = if bytes[place] == b'7' { b'1' } else { b'7' };
+    bytes
+}
+
+/// The ids of the cells.
+fn ids(project: &Project) -> Vec<String> {
+    let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+    project.cells().iter().map(name).collect()
+}
 
 /// Every file below a folder with its content, by its path in the folder.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -95,11 +106,7 @@ fn what_is_damaged_is_made_again_and_nothing_else() {
     project.run(&[]).exits(0);
     let out = project.path("out");
     let before = files(&out);
-    let cells: Vec<String> = project
-        .cells()
-        .iter()
-        .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
-        .collect();
+    let cells = ids(&project);
     for name in before.keys() {
         for (kind, damage) in DAMAGES {
             let what = format!("{} {kind}", name.display());
@@ -145,10 +152,7 @@ fn what_was_changed_is_named_and_not_shown() {
     project.run(&[]).exits(0);
     let out = project.path("out");
     let before = files(&out);
-    let [id, other] = [0, 1].map(|index| {
-        let cells = project.cells();
-        cells[index].file_name().unwrap().to_string_lossy().into_owned()
-    });
+    let [id, other]: [String; 2] = ids(&project).try_into().unwrap();
     let show = ["show", &id, "--results", "out"];
     let export = ["export", &id, "--results", "out", "--format", "csv", "--output", "-"];
     let named: [(&str, &[&str]); 6] = [
@@ -164,8 +168,7 @@ fn what_was_changed_is_named_and_not_shown() {
         let own = &before[&path];
         let of_other = &before[&Path::new("cells").join(&other).join(name)];
         let place = own.iter().position(u8::is_ascii_digit).unwrap();
-        let mut changed = own.clone();
-        changed[place] = if changed[place] == b'7' { b'1' } else { b'7' };
+        let changed = with_another_digit(own, place);
         for (what, bytes) in [("digit", &changed), ("swapped", of_other)] {
             restore(&out, &before);
             fs::write(out.join(&path), bytes).unwrap();

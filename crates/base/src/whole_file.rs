@@ -8,6 +8,14 @@ use std::path::Path;
 /// The prefix of temporary files and folders. Whoever makes one locks it, so that others know what is left over.
 pub const TEMPORARY: &str = ".expctl-";
 
+/// The folder that a file lies in; `.` of a name alone.
+pub fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
 /// Removes the temporary files and folders in `folder` that nobody holds a lock on: those of processes that were killed.
 /// One that cannot be removed stays.
 pub fn remove_left_over(folder: &Path) {
@@ -34,10 +42,7 @@ pub fn remove_left_over(folder: &Path) {
 /// # Errors
 /// One of these fails; the old file then stays.
 pub fn write(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+    let folder = folder_of(path);
     let mut file = tempfile::Builder::new()
         .prefix(TEMPORARY)
         // The umask decides, as for any new file. tempfile's own default is private to the user.

@@ -50,10 +50,7 @@ pub fn merge(adapter: &Path, base: &Path, output: &Path) -> Result<(), MergeErro
         path: output.into(),
         source,
     };
-    let parent = match output.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let parent = whole_file::folder_of(output);
     fs::create_dir_all(parent).map_err(failed)?;
     whole_file::remove_left_over(parent);
     // The folder appears as a whole.

@@ -21,7 +21,7 @@ use trace::{Account, Peak, Trace};
 
 use super::PlanError;
 use super::batches::{self, BetweenSteps, Depth, Planned, TorchStep};
-use super::cache::{Key, lock};
+use super::cache::{Key, cached_apart};
 use super::device::Device;
 use super::figures::{Needed, prediction_from, with_reserved, with_rounding, with_verdict};
 use super::headroom::Headroom;
@@ -330,9 +330,7 @@ impl Planner {
         prediction.context_low_bytes = Some(context.low);
         prediction.context_high_bytes = Some(context.high);
         let needed = Needed {
-            training: prediction
-                .reserved_peak_bytes
-                .unwrap_or(prediction.allocated_peak_bytes),
+            training: prediction.held_in_training(),
             loading,
             context: context.likely,
         };
@@ -377,9 +375,26 @@ impl Planner {
         configuration: &torch::Configuration,
         depth: Depth,
     ) -> Result<(Planned<TorchStep>, Trace), PlanError> {
-        let planned = self.torch_steps(cell, options, &configuration.model, depth)?;
-        let trace = trace_of(configuration, &planned)?;
+        let planned = self.traceable_steps(cell, options, configuration, depth)?;
+        let trace = trace_of(configuration, &planned);
         Ok((planned, trace))
+    }
+
+    /// The steps of PyTorch's stack, after one of which the model generates if it is to.
+    fn traceable_steps(
+        &self,
+        cell: &Cell,
+        options: &DataOptions,
+        configuration: &torch::Configuration,
+        depth: Depth,
+    ) -> Result<Planned<TorchStep>, PlanError> {
+        let planned = self.torch_steps(cell, options, &configuration.model, depth)?;
+        let steps = &planned.steps;
+        if configuration.generation.is_some() && !steps.iter().any(|step| step.generates) {
+            let steps = planned.training_steps().unwrap_or(steps.len() as u64);
+            return Err(PlanError::NeverGenerates(steps as usize));
+        }
+        Ok(planned)
     }
 
     /// The peaks of training on other data. Lengths that are all the same leave nothing to draw, so that cells which
@@ -392,29 +407,21 @@ impl Planner {
         configuration: &torch::Configuration,
         device: &Device,
     ) -> Result<OtherPeaks, PlanError> {
-        let planned = self.torch_steps(cell, options, &configuration.model, depth)?;
+        let planned = self.traceable_steps(cell, options, configuration, depth)?;
         let key = Key::of(&(configuration, &planned.steps, planned.training_steps(), device));
-        if let Some(known) = lock(&self.other_peaks).get(&key) {
-            return Ok(*known);
-        }
-        let replayed = device.replay(&trace_of(configuration, &planned)?, &[]).reserved;
-        let peaks = OtherPeaks {
-            reserved: replayed.peak.bytes,
-            allocated: replayed.allocated_peak.bytes,
-        };
-        lock(&self.other_peaks).insert(key, peaks);
-        Ok(peaks)
+        Ok(cached_apart(&self.other_peaks, &key, || {
+            let replayed = device.replay(&trace_of(configuration, &planned), &[]).reserved;
+            OtherPeaks {
+                reserved: replayed.peak.bytes,
+                allocated: replayed.allocated_peak.bytes,
+            }
+        }))
     }
 }
 
 /// The trace of planned steps.
-fn trace_of(configuration: &torch::Configuration, planned: &Planned<TorchStep>) -> Result<Trace, PlanError> {
-    let steps = &planned.steps;
-    if configuration.generation.is_some() && !steps.iter().any(|step| step.generates) {
-        let steps = planned.training_steps().unwrap_or(steps.len() as u64);
-        return Err(PlanError::NeverGenerates(steps as usize));
-    }
-    Ok(torch::trace_parts(configuration, &batches::parts(steps)))
+fn trace_of(configuration: &torch::Configuration, planned: &Planned<TorchStep>) -> Trace {
+    torch::trace_parts(configuration, &batches::parts(&planned.steps))
 }
 
 /// The note on a replay that ran out of memory.

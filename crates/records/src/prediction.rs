@@ -140,6 +140,17 @@ impl Prediction {
         (past > 0).then_some(past)
     }
 
+    /// The most bytes of the device while the model trains, without the context.
+    pub fn held_in_training(&self) -> u64 {
+        self.reserved_peak_bytes.unwrap_or(self.allocated_peak_bytes)
+    }
+
+    /// Bytes of the device that loading the model takes beyond what training takes.
+    pub fn more_while_loading(&self) -> u64 {
+        let training = self.held_in_training() + self.context_bytes.unwrap_or(0);
+        self.needed_bytes.saturating_sub(training)
+    }
+
     /// The least and the most that may be needed.
     pub fn possible_bytes(&self) -> [u64; 2] {
         [self.needed_low_bytes, self.needed_high_bytes].map(|bytes| bytes.unwrap_or(self.needed_bytes))

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use base::whole_file;
 use records::store::{StoreError, write_if_changed};
 
 use super::error::ReportError;
@@ -38,7 +39,7 @@ impl std::fmt::Display for Stale {
 /// The folder cannot be made, or not written to.
 pub fn prepare_output(output: &Path) -> Result<(), ReportError> {
     make_folder(output)?;
-    writable(output, tempfile::tempfile_in(folder_of(output)).map(drop))
+    writable(output, tempfile::tempfile_in(whole_file::folder_of(output)).map(drop))
 }
 
 /// Makes the folder of a report at `output`.
@@ -46,14 +47,7 @@ pub fn prepare_output(output: &Path) -> Result<(), ReportError> {
 /// # Errors
 /// It cannot be made.
 pub fn make_folder(output: &Path) -> Result<(), ReportError> {
-    writable(output, fs::create_dir_all(folder_of(output)))
-}
-
-fn folder_of(output: &Path) -> &Path {
-    match output.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
+    writable(output, fs::create_dir_all(whole_file::folder_of(output)))
 }
 
 fn writable(output: &Path, tried: std::io::Result<()>) -> Result<(), ReportError> {

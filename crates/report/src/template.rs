@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use base::whole_file;
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, syntax::SyntaxConfig};
 use spec::TEMPLATES;
 
@@ -131,10 +132,7 @@ impl Template {
 /// The folder of a file, which must exist.
 fn folder_of(file: &Path) -> io::Result<PathBuf> {
     fs::File::open(file)?;
-    match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.canonicalize(),
-        _ => Path::new(".").canonicalize(),
-    }
+    whole_file::folder_of(file).canonicalize()
 }
 
 fn built_in(wanted: &str) -> Option<&'static str> {

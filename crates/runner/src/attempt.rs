@@ -4,11 +4,12 @@ use std::fs;
 use std::io;
 use std::time::SystemTime;
 
+use base::whole_file;
 use cell::Cell;
 use records::prediction::Prediction;
 use records::store::{
-    CellDir, make_room, make_room_unless_file, make_room_unless_folder, remove_temporaries, write_cell_yaml, write_own,
-    write_prediction, write_record,
+    CellDir, make_room, make_room_unless_file, make_room_unless_folder, write_cell_yaml, write_own, write_prediction,
+    write_record,
 };
 use records::{Provenance, Record, Status};
 use spec::Study;
@@ -134,7 +135,7 @@ impl Attempts<'_> {
 fn prepare(dir: &CellDir, cell: &Cell, study: &Study, prediction: Option<&Prediction>) -> io::Result<()> {
     make_room_unless_folder(dir.path())?;
     fs::create_dir_all(dir.path())?;
-    remove_temporaries(dir.path())?;
+    whole_file::remove_left_over(dir.path());
     make_room_unless_file(&dir.record())?;
     make_room_unless_file(&previous_record(dir))?;
     absent_is_fine(fs::rename(dir.record(), previous_record(dir)))?;

@@ -272,17 +272,16 @@ fn oversize(task: &Task, cell: &Cell, machine_bytes: Option<u64>) -> Option<Stri
     }
     if let (Some(Verdict::Oversize), Some(budget)) = (prediction.verdict, prediction.budget_bytes) {
         let (needed, budget) = (size(prediction.needed_bytes), size(budget));
-        let of_load = match prediction.needed_bytes > prediction.allocated_peak_bytes {
-            true => " while the model is loaded",
-            false => "",
+        let of_load = match prediction.more_while_loading() {
+            0 => "",
+            _ => " while the model is loaded",
         };
         return Some(format!(
             "predicted peak {needed}{of_load}, past the budget of {budget} (device_memory)"
         ));
     }
-    // What the load takes more than the training.
-    let more = prediction.needed_bytes.saturating_sub(prediction.allocated_peak_bytes);
-    let (process, machine) = (prediction.process_peak_bytes? + more, machine_bytes?);
+    let process = prediction.process_peak_bytes? + prediction.more_while_loading();
+    let machine = machine_bytes?;
     let past = cell.device_memory.is_none() && process > machine;
     past.then(|| {
         let (process, machine) = (size(process), size(machine));

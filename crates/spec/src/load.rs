@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use base::whole_file::folder_of;
 use cell::keys;
 use options::Offload;
 use yaml::Budget;
@@ -77,13 +78,6 @@ fn finish(mut study: Study, path: &Path, overrides: &Overrides) -> Result<Study,
     study.invocation = Invocation::new(path.display().to_string(), overrides);
     study.file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(study)
-}
-
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
 }
 
 fn check_root(tree: Node) -> Result<Node, Diagnostic> {

@@ -21,4 +21,4 @@ pub use records::{
 };
 pub use seal::{check_yaml, seal_yaml, sha256};
 pub use steps::{StepLog, read_steps};
-pub use write::{remove_temporaries, write_atomically, write_if_changed, write_own};
+pub use write::{write_atomically, write_if_changed, write_own};

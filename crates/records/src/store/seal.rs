@@ -68,18 +68,18 @@ pub fn seal_yaml(yaml: &str, of: &str) -> String {
     format!("{FIRST_LINE}{}\n{yaml}", sha256(&[yaml.as_bytes(), of.as_bytes()]))
 }
 
-/// Checks the seal of YAML. Returns false if it has none.
+/// Checks the seal of YAML, if it has one.
 ///
 /// # Errors
 /// It does not hold.
-pub fn check_yaml(sealed: &str, of: &str, path: &Path) -> Result<bool, StoreError> {
+pub fn check_yaml(sealed: &str, of: &str, path: &Path) -> Result<(), StoreError> {
     let (first, yaml) = sealed.split_once('\n').unwrap_or((sealed, ""));
     if !first.starts_with('#') && !sealed.trim().is_empty() {
-        return Ok(false);
+        return Ok(());
     }
     let hash = sha256(&[yaml.as_bytes(), of.as_bytes()]);
     match first.strip_prefix(FIRST_LINE) == Some(&hash) {
-        true => Ok(true),
+        true => Ok(()),
         false => Err(StoreError::Damaged(path.to_path_buf())),
     }
 }

@@ -1,27 +1,13 @@
 //! Atomic writes.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use base::whole_file;
 
 use super::error::{StoreError, io_error};
-use super::place::{make_room, make_room_unless_file};
-
-/// Removes the temporary files of a process that was killed in the middle of a write.
-///
-/// # Errors
-/// The folder cannot be listed, or a file not removed.
-pub fn remove_temporaries(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(whole_file::TEMPORARY) {
-            make_room(&entry.path())?;
-        }
-    }
-    Ok(())
-}
+use super::place::make_room_unless_file;
 
 /// Replaces a file: writes a temporary file beside it, flushes that to the disk, renames it, and flushes the folder.
 ///

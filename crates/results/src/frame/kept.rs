@@ -110,11 +110,11 @@ impl KeptFrame {
     /// # Errors
     /// The file cannot be written, or is not a kept frame.
     pub fn write(&self, path: &Path) -> Result<Option<PathBuf>, FrameError> {
-        Self::check_replaceable(path)?;
+        let damaged = Self::damage(path)?;
         if self.is_at(path) {
             return Ok(None);
         }
-        if damage(path) == Some(Damaged::Unknown) {
+        if damaged == Some(Damaged::Unknown) {
             move_aside(path).map_err(|source| StoreError::Io {
                 action: "move",
                 path: path.to_path_buf(),
@@ -133,8 +133,8 @@ impl KeptFrame {
         Ok(Some(path.to_path_buf()))
     }
 
-    /// True if the file at `path` holds this frame with its hash, or if the frame is empty and there is no file. Equal frames may
-    /// differ in their bytes: the Parquet library decides on those.
+    /// True if the file at `path` holds this frame with its hash, or if the frame is empty and there is no file. Equal
+    /// frames may differ in their bytes: the Parquet library decides on those.
     pub fn is_at(&self, path: &Path) -> bool {
         if self.frame.height() == 0 {
             return !path.exists();
@@ -150,12 +150,19 @@ impl KeptFrame {
     /// # Errors
     /// The file there is another one.
     pub fn check_replaceable(path: &Path) -> Result<(), FrameError> {
+        Self::damage(path).map(drop)
+    }
+
+    /// The damage of the file that a frame may be written to; `None` if there is no file, or it is whole.
+    fn damage(path: &Path) -> Result<Option<Damaged>, FrameError> {
         match fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            _ => match Self::read(path) {
-                Err(_) if damage(path).is_some() => Ok(()),
-                read => read.map(drop),
-            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Ok(metadata) if !metadata.is_file() => return Self::read(path).map(|_| None),
+            _ => {}
+        }
+        match Self::read(path) {
+            Ok(_) => Ok(None),
+            Err(error) => Damaged::of(path).map(Some).ok_or(error),
         }
     }
 
@@ -175,19 +182,18 @@ enum Damaged {
     Unknown,
 }
 
-/// The damage of a file; `None` if there is none, or it is another's.
-fn damage(path: &Path) -> Option<Damaged> {
-    if !fs::symlink_metadata(path).ok()?.is_file() || KeptFrame::read(path).is_ok() {
-        return None;
-    }
-    let bytes = fs::read(path).ok()?;
-    let has_entry = bytes
-        .windows(INVOCATION.len())
-        .any(|window| window == INVOCATION.as_bytes());
-    match () {
-        () if has_entry => Some(Damaged::Frame),
-        () if bytes.is_empty() || bytes.starts_with(b"PAR1") && !bytes.ends_with(b"PAR1") => Some(Damaged::Unknown),
-        () => None,
+impl Damaged {
+    /// What an unreadable file is; `None` if it is another's.
+    fn of(path: &Path) -> Option<Self> {
+        let bytes = fs::read(path).ok()?;
+        let has_entry = bytes
+            .windows(INVOCATION.len())
+            .any(|window| window == INVOCATION.as_bytes());
+        match () {
+            () if has_entry => Some(Self::Frame),
+            () if bytes.is_empty() || bytes.starts_with(b"PAR1") && !bytes.ends_with(b"PAR1") => Some(Self::Unknown),
+            () => None,
+        }
     }
 }
 
