@@ -176,7 +176,7 @@ fn others(agreements: &[Agreement]) -> String {
 
 /// What would have fit, or that the plan fits.
 fn would_fit(planner: &Planner, cell: &cell::Cell, fit: &FitSpec) -> anyhow::Result<String> {
-    let plan = advice::plan(planner, cell, fit)?;
+    let plan = advice::plan(planner, cell, fit, true)?;
     let needed = bytes(plan.prediction.needed_bytes);
     let Some(judgement) = plan.prediction.judgement(planner.headroom(cell)) else {
         return Ok(String::new());

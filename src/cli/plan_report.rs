@@ -14,12 +14,12 @@ use spec::Study;
 use super::print;
 use super::study_report::{check, refuse_overwriting, stem, up_to_date};
 
-/// The plans of a study's cells, in their order.
+/// The plans of a study's cells, in their order. That of one cell has several ways to make it fit, others the least.
 pub(super) fn plan_cells(study: &Study, planner: &Planner) -> Result<Vec<CellPlan>, CellError> {
-    let cells = study.cells.par_iter();
+    let (cells, is_one) = (study.cells.par_iter(), study.cells.len() == 1);
     cells
         .map(|study_cell| {
-            let plan = advice::plan(planner, &study_cell.cell, &study.fit);
+            let plan = advice::plan(planner, &study_cell.cell, &study.fit, is_one);
             plan.map_err(|error| CellError::new(study, study_cell, error))
         })
         .collect()
@@ -83,7 +83,7 @@ impl<'a> PlanReport<'a> {
         if is_check {
             return check(&rendered, output, Path::new(&source), true);
         }
-        let written = report::write(&rendered, output)?;
+        let written = report::write(&rendered, output, false)?;
         if written.is_empty() {
             print(&up_to_date(output, Path::new(&source)))?;
         }

@@ -19,14 +19,17 @@ pub struct CellPlan {
     pub advice: Vec<Found>,
 }
 
-/// Predicts a cell, and looks for the changes that make it fit if it is oversize.
+/// Predicts a cell, and looks for the least change that makes it fit if it is oversize, and for others, which is several
+/// times the work.
 ///
 /// # Errors
 /// The errors of [`Planner::predict`].
-pub fn plan(planner: &Planner, cell: &Cell, fit: &FitSpec) -> Result<CellPlan, PlanError> {
+pub fn plan(planner: &Planner, cell: &Cell, fit: &FitSpec, with_others: bool) -> Result<CellPlan, PlanError> {
     let mut advice = Vec::new();
     let prediction = with_least_change(planner, cell, fit, |search, least, budget| {
-        advice = search.others(&least, budget);
+        if with_others {
+            advice = search.others(&least, budget);
+        }
         advice.insert(0, least);
     })?;
     Ok(CellPlan { prediction, advice })

@@ -136,19 +136,40 @@ impl<'p> Search<'p> {
         Some(self.space.changes(&point))
     }
 
-    /// The least change of `allowed` steps that fits at the high end of its range, which no search looks at: it is
-    /// repeated with as much less as that end is over.
+    /// The least change of `allowed` steps that fits at the high end of its range, which no search looks at. It is
+    /// repeated with as much less as that end is over. Ranges differ in width, so that this may be far too little: the
+    /// largest limit that gives such a change is bisected.
     fn certain(&self, limit: u64, allowed: &Allowed) -> Option<Found> {
         const TRIES: usize = 4;
-        let mut reduced = limit;
+        const HALVINGS: usize = 3;
+        let (mut reduced, mut too_much, mut certain) = (limit, limit, None);
         for _ in 0..TRIES {
             let found = self.least_of(reduced, allowed.clone())?;
             match found.over(limit) {
-                0 => return Some(found),
-                over => reduced = reduced.min(found.prediction.needed_within_host()).checked_sub(over)?,
+                0 => {
+                    certain = Some(found);
+                    break;
+                }
+                over => {
+                    too_much = reduced;
+                    reduced = reduced.min(found.prediction.needed_within_host()).checked_sub(over)?;
+                }
             }
         }
-        None
+        let mut certain = certain?;
+        for _ in 0..HALVINGS {
+            // What needs as much is found again.
+            let enough = reduced.max(certain.prediction.needed_within_host());
+            let middle = enough.midpoint(too_much);
+            if too_much.saturating_sub(enough) <= limit / 100 {
+                break;
+            }
+            match self.least_of(middle, allowed.clone()).filter(|found| found.fits(limit)) {
+                Some(found) => (reduced, certain) = (middle, found),
+                None => too_much = middle,
+            }
+        }
+        Some(certain)
     }
 
     /// Other ways to fit: for each technique that `found` uses, the least change without it; the cheapest first. Tokens
