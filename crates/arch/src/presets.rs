@@ -3,7 +3,7 @@
 //! `_source`, `_parameters` as published, and in `_also` other names on the hub of models with the shape.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use serde_json::Value;
 
@@ -141,7 +141,10 @@ impl Preset {
         reason = "the files are part of the program, and a test reads all of them"
     )]
     pub fn config(&self) -> ModelConfig {
-        ModelConfig::from_json(self.json.as_bytes()).expect("a preset is a valid config.json")
+        static READ: Mutex<BTreeMap<&'static str, ModelConfig>> = Mutex::new(BTreeMap::new());
+        let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+        let config = || ModelConfig::from_json(self.json.as_bytes()).expect("a preset is a valid config.json");
+        read.entry(self.name).or_insert_with(config).clone()
     }
 }
 

@@ -18,6 +18,7 @@ mod training;
 pub use invalid::InvalidCell;
 
 use found::Found;
+use serde_json::{Map, Value};
 
 use super::Cell;
 
@@ -28,15 +29,23 @@ impl Cell {
     /// All values that are out of their range, contradict another, or that this version's trainer cannot do. What
     /// follows from another is left out.
     pub fn validate(&self) -> Result<(), InvalidCell> {
-        let (keys, mut found) = (self.to_map(), Found::default());
+        self.validate_keys(&self.to_map())
+    }
+
+    /// [`validate`](Self::validate), with [`Cell::to_map`] at hand.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn validate_keys(&self, keys: &Map<String, Value>) -> Result<(), InvalidCell> {
+        let mut found = Found::default();
         self.check_model(&mut found);
         self.check_task(&mut found);
-        self.check_idle(&keys, &mut found);
-        self.check_stack(&keys, &mut found);
-        self.check_adapter(&mut found);
+        self.check_idle(keys, &mut found);
+        self.check_stack(keys, &mut found);
+        self.check_adapter(keys, &mut found);
         self.check_sizes(&mut found);
         self.check_schedule(&mut found);
-        self.check_optimizer(&keys, &mut found);
+        self.check_optimizer(keys, &mut found);
         self.check_measure(&mut found);
         self.check_data(&mut found);
         self.check_batches(&mut found);

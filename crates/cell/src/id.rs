@@ -60,11 +60,18 @@ impl Cell {
 
     /// The value of a dotted key, such as `allocator.env.MALLOC_ARENA_MAX`; null where the cell has none.
     pub fn value(&self, key: &str) -> Value {
-        let map = Value::Object(self.to_map());
-        key.split('.')
-            .try_fold(&map, |value, segment| value.get(segment))
-            .cloned()
-            .unwrap_or(Value::Null)
+        let mut segments = key.split('.');
+        let value = self.field(segments.next().unwrap_or_default());
+        let found = segments.try_fold(&value, |value, segment| value.get(segment));
+        found.cloned().unwrap_or_default()
+    }
+
+    /// The value of a dotted key in what [`to_map`](Self::to_map) gives; null where it has none.
+    pub fn value_in<'m>(keys: &'m Map<String, Value>, key: &str) -> &'m Value {
+        let mut segments = key.split('.');
+        let first = segments.next().and_then(|segment| keys.get(segment));
+        let value = first.and_then(|value| segments.try_fold(value, |value, segment| value.get(segment)));
+        value.unwrap_or(&Value::Null)
     }
 
     /// The value that a dotted key comes to, whether or not it is left to its default.

@@ -50,6 +50,14 @@ macro_rules! cell_keys {
         }
 
         impl $map {
+            /// The value of one of its keys as a spec has it; null of another name.
+            pub fn field(&self, key: &str) -> ::serde_json::Value {
+                match key {
+                    $(stringify!($key) => ::serde_json::to_value(&self.$key).unwrap_or_default(),)+
+                    _ => ::serde_json::Value::Null,
+                }
+            }
+
             /// The keys, in the order of the struct, with what is known of each.
             pub const FACTS: &'static [(&'static str, $crate::facts::Facts)] = &[
                 $((stringify!($key), $crate::facts::Facts {

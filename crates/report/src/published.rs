@@ -3,7 +3,7 @@
 use base::text::{Dimension, Mistake, Unit, quoted};
 use results::columns::{PLANNED, PREDICTED, dimension};
 use serde::Serialize;
-use spec::{Evidence, Metric, Published, SpecError, Study};
+use spec::{Evidence, Metric, Published, Selector, SpecError, Study};
 
 use super::columns::{check_measured, check_predicted};
 use super::group::{Group, Stat};
@@ -19,11 +19,12 @@ pub struct PublishedFigure {
 
 /// The published figures of a study, without those that pick no cell, or none yet.
 pub(crate) fn bind(study: &Study) -> Vec<PublishedFigure> {
+    let selector = Selector::new(study);
     let bound = |published: &Published| {
         if published.cell_id.is_some() {
             return None;
         }
-        let group_id = study.groups(&published.cell).into_iter().next()?;
+        let group_id = selector.groups(&published.cell).into_iter().next()?;
         Some(PublishedFigure {
             published: published.clone(),
             group_id,

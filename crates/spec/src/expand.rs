@@ -220,19 +220,24 @@ impl<'s> Expander<'s> {
 
     /// Adds as many combinations as the sample asks for, in the order of the sweep.
     fn add_sample(&mut self, sample: &Sample, place: Place, product: u64) -> Vec<String> {
-        let mut drawn: Vec<(u64, Made)> = Vec::new();
+        let mut drawn: Vec<u64> = Vec::new();
         let mut looked_at = 0;
         for index in sample.draw(product).take(MOST_CELLS as usize) {
             looked_at += 1;
-            drawn.extend(self.make(Origin::Product(index)).map(|made| (index, made)));
+            drawn.extend(self.make(Origin::Product(index)).map(|_| index));
             if drawn.len() == sample.count {
                 break;
             }
         }
         self.saw_all = looked_at == product;
         let left = drawn.len();
-        drawn.sort_by_key(|(index, _)| *index);
-        drawn.into_iter().for_each(|(_, made)| self.add(made));
+        drawn.sort_unstable();
+        for index in drawn {
+            // To keep what was made would take kilobytes each.
+            if let Some(made) = self.make(Origin::Product(index)) {
+                self.add(made);
+            }
+        }
         if left == sample.count || !self.sound {
             return Vec::new();
         }

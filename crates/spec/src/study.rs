@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::text::{Mistake, nearest, quoted};
 use cell::Cell;
 use hub::{Roots, Snapshot};
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value as Json;
@@ -23,7 +23,7 @@ use super::on_oom::OnOom;
 use super::prose::Prose;
 use super::published::Published;
 use super::requires::{self, Requirement};
-use super::selection::{self, Selection};
+use super::selection::{Candidate, Selection};
 use super::sweep::SweepSection;
 use super::written::Written;
 
@@ -153,9 +153,13 @@ impl StudyCell {
     }
 
     /// The value of an axis as people are shown it: of a map what differs from its defaults, null if the cell does not heed
-    /// the axis.
+    /// the axis. A micro-batch that was searched is the one that was found.
     pub fn shown_axis(&self, axis: &str) -> Json {
-        let mut value = self.axes.get(axis).cloned().unwrap_or_default();
+        let is_found = axis == "batch_size" && self.has_found_batch();
+        let mut value = match is_found {
+            true => self.cell.value(axis),
+            false => self.axes.get(axis).cloned().unwrap_or_default(),
+        };
         if let Json::Object(map) = &mut value {
             let default = Cell::default().value(axis);
             map.retain(|name, value| default.get(name.as_str()) != Some(value));
@@ -174,14 +178,23 @@ impl StudyCell {
         }
     }
 
+    /// True if the cell's micro-batch was searched.
+    pub fn has_found_batch(&self) -> bool {
+        self.asked().auto_batch_size.is_some() && !self.cell.is_open()
+    }
+
     /// True if the cell follows one that ran out of memory, and the spec does not have it.
     pub fn is_fallback(&self) -> bool {
         matches!(self.lineage, Lineage::Fallback(_))
     }
 
+    pub(super) fn candidate(&self) -> Candidate {
+        Candidate::new(&self.cell, (!self.is_fallback()).then(|| self.asked()))
+    }
+
     /// True if the cell has all of these values, or the spec has them for it.
     pub fn has(&self, selection: &Selection) -> bool {
-        selection::holds(selection, &self.cell) || !self.is_fallback() && selection::holds(selection, self.asked())
+        self.candidate().has(selection)
     }
 }
 
@@ -304,12 +317,6 @@ impl Study {
     /// True if only their seed tells some cells apart, and it is not an axis that is shown anyway.
     pub fn shows_seeds(&self) -> bool {
         self.repeats > 1 && !self.axes.iter().any(|axis| axis == "seed")
-    }
-
-    /// The cells that a selection picks, by their `group_id`: each stands for its repeats.
-    pub fn groups(&self, selection: &Selection) -> IndexSet<String> {
-        let chosen = self.cells.iter().filter(|cell| cell.has(selection));
-        chosen.map(|cell| cell.cell.group_id()).collect()
     }
 
     /// True if the report compares other cells with this one (or with its repeats).

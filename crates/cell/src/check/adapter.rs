@@ -6,13 +6,14 @@ use base::text::{either, nearest, quoted};
 use options::invalid::{Invalid, at_most, number, probability};
 use options::methods::interface::Context;
 use options::{AdapterOptions, NamePattern};
+use serde_json::{Map, Value};
 
 use super::super::heeds::of_adapters;
 use super::super::{Adapter, Cell, Checkpointing, Device, TargetModules, stacks};
 use super::found::Found;
 
 impl Cell {
-    pub(super) fn check_adapter(&self, found: &mut Found) {
+    pub(super) fn check_adapter(&self, keys: &Map<String, Value>, found: &mut Found) {
         if let Some(patterns) = &self.trainable {
             self.check_trainable(patterns, found);
         } else if self.method().is_none() && self.dtype.is_quantised() {
@@ -37,7 +38,7 @@ impl Cell {
         found.check(probability("lora_dropout", self.lora_dropout));
         match self.adapter_options() {
             Some(adapter) => {
-                self.check_own_keys(found);
+                self.check_own_keys(keys, found);
                 self.check_method(&adapter, found);
             }
             None => self.check_no_adapter(found),
@@ -136,8 +137,8 @@ impl Cell {
     }
 
     /// The keys of other methods must have their defaults.
-    fn check_own_keys(&self, found: &mut Found) {
-        let (keys, defaults) = (self.to_map(), Self::default_map());
+    fn check_own_keys(&self, keys: &Map<String, Value>, found: &mut Found) {
+        let defaults = Self::default_map();
         let own = Adapter::own_keys().filter(|key| !self.adapter.heeds(key));
         for key in own.filter(|key| keys.get(*key) != defaults.get(*key)) {
             let message = format!("has no effect with `adapter: {}`", self.adapter.name());

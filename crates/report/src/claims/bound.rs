@@ -2,7 +2,7 @@
 
 use base::text::Mistake;
 use indexmap::IndexSet;
-use spec::{Claim, SpecError, Study};
+use spec::{Claim, Selector, SpecError, Study};
 
 use crate::group::Group;
 
@@ -19,10 +19,11 @@ pub struct BoundClaim {
 
 /// The claims of a study.
 pub(crate) fn bind(study: &Study) -> Vec<BoundClaim> {
+    let selector = Selector::new(study);
     let bound = |(index, claim): (usize, &Claim)| BoundClaim {
         index,
         claim: claim.clone(),
-        groups: study.groups(&claim.cells),
+        groups: selector.groups(&claim.cells),
     };
     study.claims.iter().enumerate().map(bound).collect()
 }

@@ -11,7 +11,7 @@ impl Expander<'_> {
     /// The cell without the defaults that it does not heed. `None` if it has invalid values, which are noted.
     pub(super) fn checked(&mut self, mut made: Made) -> Option<Made> {
         let mut idle = Vec::new();
-        while let Err(InvalidCell(found)) = made.cell.validate() {
+        while let Err(InvalidCell(found)) = made.cell.validate_keys(&made.keys) {
             let is_idle = |invalid: &Invalid| self.is_idle_default(invalid, &made);
             let (left_out, wrong): (Vec<_>, Vec<_>) = found.into_iter().partition(is_idle);
             for invalid in &wrong {
