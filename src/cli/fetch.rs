@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write, stderr};
 
 use base::text::format::bytes;
+use base::text::visible;
 use hub::Roots;
 use indicatif::{ProgressBar, ProgressStyle};
 use runner::{PreflightError, Purpose};
@@ -22,7 +23,7 @@ pub(super) fn fetch(
 ) -> Result<(), PreflightError> {
     let notes = runner::fetch(study, purpose, is_due, &mut Downloads::default())?;
     for note in notes {
-        let _ = writeln!(stderr(), "note: {note}");
+        let _ = writeln!(stderr(), "note: {}", visible(&note));
     }
     Ok(())
 }
@@ -57,7 +58,7 @@ impl hub::Progress for Downloads {
             // An attempt starts again from what is there.
             bar.set_position(0);
         } else if is_new {
-            let _ = writeln!(stderr(), "fetching {file} ({})", bytes((size as u64).into()));
+            let _ = writeln!(stderr(), "fetching {} ({})", visible(file), bytes((size as u64).into()));
         }
     }
 
@@ -79,5 +80,7 @@ impl hub::Progress for Downloads {
 fn bar(size: u64, file: &str) -> ProgressBar {
     let style = "{msg} [{elapsed_precise}] [{wide_bar}] {bytes}/{total_bytes} {bytes_per_sec} ({eta})";
     let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(size).with_style(style).with_message(file.to_owned())
+    ProgressBar::new(size)
+        .with_style(style)
+        .with_message(visible(file).into_owned())
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use spec::Study;
 
 use super::studies::Results;
-use super::{Format, gpus, models, print, recipes, studies};
+use super::{Format, gpus, models, print, recipes, studies, warn};
 
 const EXAMPLES: &str = "Examples:
   expctl list results/quickstart
@@ -126,7 +126,7 @@ fn of_studies(found: &[Results], format: Format) -> anyhow::Result<Table> {
         let (cells, axes) = match read(results) {
             Ok(read) => read,
             Err(error) => {
-                eprintln!("warning: {error:#}\n`{}` is left out", results.path().display());
+                warn(&format!("{error:#}\n`{}` is left out", results.path().display()));
                 continue;
             }
         };

@@ -51,4 +51,4 @@ mod version;
 
 pub use commands::Cli;
 pub use output::{FAILED, INVALID_INPUT, describe};
-pub(crate) use output::{Format, exit_code, fits_or_not, print};
+pub(crate) use output::{Format, exit_code, fits_or_not, print, warn};

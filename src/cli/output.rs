@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use base::text::{Table, with_causes};
+use base::text::{Table, visible, visible_but_styles, with_causes};
 use clap::ValueEnum;
 use spec::SpecError;
 
@@ -62,11 +62,19 @@ pub fn describe(error: &anyhow::Error) -> String {
     }
 }
 
+/// Warns on stderr. What steers a terminal is written out: warnings quote files.
+pub(crate) fn warn(text: &str) {
+    eprintln!("warning: {}", visible(text));
+}
+
 /// Prints to stdout. A reader that has gone, as with `| head`, is not an error.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     // Colours are for a terminal, unless NO_COLOR is set.
     let mut out = anstream::AutoStream::auto(io::stdout().lock());
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out
+        .write_all(visible_but_styles(text).as_bytes())
+        .and_then(|()| out.flush())
+    {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(io::Error::new(
             error.kind(),
             format!("cannot write to the standard output: {error}"),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::ensure;
-use base::text::counted;
+use base::text::{counted, visible};
 use records::store::StudyDir;
 use report::{About, Rendered, Template, check_study};
 use runner::Purpose;
@@ -152,11 +152,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         match report(path, args) {
             Ok(holds) => (all_hold, reported) = (all_hold && holds, reported + 1),
             Err(error) if error.is::<NotPublished>() => {
-                eprintln!("{error}");
+                eprintln!("{}", visible(&error.to_string()));
                 (all_hold, reported) = (false, reported + 1);
             }
             Err(error) if args.studies.len() > 1 && studies::is_spec(path) && is_nothing(&error) => {
-                eprintln!("skipped: {error}")
+                eprintln!("skipped: {}", visible(&error.to_string()))
             }
             Err(error) => return Err(error),
         }
@@ -325,7 +325,7 @@ impl Reported {
             files: BTreeMap::new(),
             claims: Vec::new(),
         };
-        report::write(&page, output)?;
+        report::write(&page, output, false)?;
         Ok(print(&format!("wrote {}\n", output.display()))?)
     }
 

@@ -11,7 +11,7 @@ use results::frame::KeptFrame;
 use results::timeline;
 use spec::{Invocation, Study};
 
-use super::studies;
+use super::{studies, warn};
 
 /// The frames of a study's results.
 pub(super) struct Frames {
@@ -27,7 +27,7 @@ impl Frames {
         let ids = collection.cells.iter().filter(ok).map(|cell| cell.cell_id.as_str());
         let (timeline, damaged) = timeline::build(dir, ids)?;
         for error in damaged {
-            eprintln!("warning: {error}; the report is without it");
+            warn(&format!("{error}; the report is without it"));
         }
         Ok(Self {
             timeline,

@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use spec::{Lineage, Study};
 
 use super::studies::Results;
-use super::{Format, print, studies};
+use super::{Format, print, studies, warn};
 
 const EXAMPLES: &str = "Examples:
   expctl show CELL
@@ -96,7 +96,7 @@ fn find(wanted: &str, results: Option<&Path>) -> anyhow::Result<Found> {
             Results::Frame(frame) => {
                 let read = || anyhow::Ok(entries(&KeptFrame::read(&frame)?.cells()?)?);
                 let all = read().unwrap_or_else(|error| {
-                    eprintln!("warning: {error:#}");
+                    warn(&format!("{error:#}"));
                     Vec::new()
                 });
                 let named = |row: &Entry| row.text("cell_id").is_some_and(|id| id.starts_with(wanted));

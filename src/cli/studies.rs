@@ -190,7 +190,7 @@ pub(super) fn read(dir: &StudyDir, study: &Study, all: bool) -> anyhow::Result<C
             Unreadable::Prediction(_) => "without a prediction",
             Unreadable::Record(_) | Unreadable::Cell(_) => "as not run",
         };
-        eprintln!("warning: {error}; the cell is shown {shown}");
+        super::warn(&format!("{error}; the cell is shown {shown}"));
     }
     if collection.unproven > 0 {
         let records = counted(collection.unproven, "record");

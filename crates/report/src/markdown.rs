@@ -28,7 +28,8 @@ pub fn linked(text: &str) -> String {
         let (before, address) = word.split_at(at);
         // The end of a sentence or a bracket is not part of the address.
         let end = address.trim_end_matches(['.', ',', ';', ':', ')', ']', '>']);
-        let shown = end.replace('|', "%7C");
+        // These would end the link, and begin HTML.
+        let shown = end.replace('|', "%7C").replace('<', "%3C").replace('>', "%3E");
         format!("{}<{shown}>{}", escape(before), escape(&address[end.len()..]))
     };
     text.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
@@ -197,6 +198,10 @@ mod tests {
         assert_eq!(
             linked("A_b (see https://x.org/a_b|c). More"),
             "A\\_b (see <https://x.org/a_b%7Cc>). More"
+        );
+        assert_eq!(
+            linked("https://x.org/a><img/src=x>b"),
+            "<https://x.org/a%3E%3Cimg/src=x%3Eb>"
         );
         assert_eq!(code("a|b"), "`a\\|b`");
         assert_eq!(code("a`b"), "`` a`b ``");

@@ -2,7 +2,10 @@
 
 use std::error::Error;
 
-/// An error and its causes in one line. A cause that the message already ends with is not repeated.
+use super::visible;
+
+/// An error and its causes in one line. A cause that the message already ends with is not repeated. What steers a terminal
+/// is written out: messages quote files.
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -13,7 +16,7 @@ pub fn with_causes(error: &dyn Error) -> String {
         }
         source = cause.source();
     }
-    text
+    visible(&text).into_owned()
 }
 
 #[cfg(test)]

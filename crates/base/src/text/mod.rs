@@ -10,6 +10,7 @@ mod quote;
 mod suggest;
 mod table;
 mod unit;
+mod visible;
 
 pub use causes::with_causes;
 pub use count::counted;
@@ -20,3 +21,4 @@ pub use quote::{either, quoted};
 pub use suggest::{did_you_mean, nearest, suggestion};
 pub use table::Table;
 pub use unit::{Dimension, Unit};
+pub use visible::{visible, visible_but_styles};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base::text::visible;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use records::{Event, Record, Status};
 
@@ -90,7 +91,7 @@ impl Progress for Bars {
     }
 
     fn note(&mut self, text: &str) {
-        let _ = self.bars.println(text);
+        let _ = self.bars.println(visible(text));
     }
 
     fn finished(&mut self, _: &Summary) {

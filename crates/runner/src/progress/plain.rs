@@ -3,6 +3,7 @@
 use std::io::{Write, stderr};
 use std::time::{Duration, Instant};
 
+use base::text::visible;
 use records::{Event, Record};
 
 use super::super::summary::Summary;
@@ -38,7 +39,7 @@ impl Plain {
 
     fn line(&self, text: &str) {
         // A reader that has gone is no reason to stop training.
-        let _ = writeln!(stderr(), "{text}");
+        let _ = writeln!(stderr(), "{}", visible(text));
     }
 }
 
