@@ -80,12 +80,22 @@ pub fn system_used_percent() -> Option<f64> {
     (total > 0).then(|| 100.0 * (1.0 - available as f64 / total as f64))
 }
 
+/// Highest resident set of the largest of this process's children that have ended, in bytes.
+pub fn largest_child_bytes() -> Option<u64> {
+    let usage = usage_of(libc::RUSAGE_CHILDREN)?;
+    // Linux counts in kibibytes.
+    u64::try_from(usage.ru_maxrss).ok().map(|kibibytes| kibibytes * 1024)
+}
+
 /// Minor page faults of this process since it began.
 pub fn page_faults() -> Option<u64> {
+    u64::try_from(usage_of(libc::RUSAGE_SELF)?.ru_minflt).ok()
+}
+
+fn usage_of(whom: libc::c_int) -> Option<libc::rusage> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the call fills the structure if it returns 0.
-    let usage = unsafe { (libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) == 0).then(|| usage.assume_init()) };
-    usage.and_then(|usage| u64::try_from(usage.ru_minflt).ok())
+    unsafe { (libc::getrusage(whom, usage.as_mut_ptr()) == 0).then(|| usage.assume_init()) }
 }
 
 /// Reads the figure after `key` in a file of lines such as `VmRSS:   1234 kB`, and returns it in bytes. It reads into

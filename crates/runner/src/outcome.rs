@@ -5,8 +5,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use base::text::{format, with_causes};
+use base::text::{format, visible, with_causes};
 use memory::OOM_EXIT_CODE;
+use memory::control_group::limit_bytes;
 use records::store::{CellDir, StoreError, read_record, write_record};
 use records::{Oom, Provenance, Record, Status};
 use signal_hook::consts::SIGKILL;
@@ -14,7 +15,7 @@ use signal_hook::low_level::signal_name;
 use trace::Category;
 
 use super::protocol::oom_file;
-use super::worker::{End, Exit, Stopped};
+use super::worker::{End, Exit, Shortage, Stopped};
 
 /// An attempt at a cell.
 pub(super) struct Attempt<'a> {
@@ -48,7 +49,7 @@ pub(super) fn conclude(attempt: Attempt, exit: &Exit) -> Result<Option<Record>, 
                 format!("stopped at the limit of {}", humantime::format_duration(limit)),
             )
         },
-        None => verdict(exit.end, attempt.dir),
+        None => verdict(exit.end, exit.shortage, attempt.dir),
     };
     let mut provenance = attempt.provenance;
     if let Some(found) = exit.found.clone() {
@@ -95,9 +96,10 @@ impl Verdict {
 }
 
 /// The meaning of an exit without a record that the run did not cause.
-fn verdict(end: End, dir: &CellDir) -> Verdict {
+fn verdict(end: End, shortage: Shortage, dir: &CellDir) -> Verdict {
     let code = match end {
-        End::Signal(signal) => return killed(signal),
+        End::Signal(SIGKILL) if shortage == Shortage::OfChild => return Verdict::new(Status::Oom, ended_by_kernel()),
+        End::Signal(signal) => return killed(signal, shortage),
         End::Code(code) => code,
     };
     if code == 0 {
@@ -119,14 +121,39 @@ fn verdict(end: End, dir: &CellDir) -> Verdict {
     )
 }
 
+/// How a process ended, in words.
+pub(super) fn ended_by(end: End) -> String {
+    match end {
+        End::Code(code) => format!("ended with exit code {code}"),
+        End::Signal(signal) => format!("was ended by {}", name(signal)),
+    }
+}
+
+fn name(signal: c_int) -> String {
+    signal_name(signal).map_or_else(|| format!("signal {signal}"), Into::into)
+}
+
 /// A signal that the run did not send.
-fn killed(signal: c_int) -> Verdict {
-    let name = signal_name(signal).map_or_else(|| format!("signal {signal}"), Into::into);
-    let hint = match signal {
-        SIGKILL => ", as the kernel does when memory runs out",
+fn killed(signal: c_int, shortage: Shortage) -> Verdict {
+    let name = name(signal);
+    let why = match (signal, shortage) {
+        (SIGKILL, Shortage::None) => ", nor for want of memory",
+        (SIGKILL, Shortage::OfOthers) => ", but by the kernel for want of memory that others took",
+        (SIGKILL, _) => ", maybe by the kernel for want of memory",
         _ => "",
     };
-    Verdict::new(Status::Killed, format!("ended by {name}{hint}; not by expctl"))
+    Verdict::new(Status::Killed, format!("ended by {name}; not by expctl{why}"))
+}
+
+/// The end of a process for which the system had no more memory, in words.
+fn ended_by_kernel() -> String {
+    match limit_bytes() {
+        Some(limit) => {
+            let limit = format::bytes((limit as f64).into());
+            format!("the kernel ended the process: the memory of its control group, {limit}, was used up")
+        }
+        None => "the kernel ended the process: the machine's memory was used up".into(),
+    }
 }
 
 fn read_oom(path: &Path) -> Option<Oom> {
@@ -174,7 +201,7 @@ pub fn log_tail(log: &Path, lines: usize) -> io::Result<Vec<String>> {
         .rev()
         .filter(|line| !line.trim().is_empty())
         .take(lines)
-        .map(str::to_owned)
+        .map(|line| visible(line).into_owned())
         .collect();
     tail.reverse();
     Ok(tail)
@@ -195,14 +222,28 @@ mod tests {
         fs::create_dir_all(dir.path()).unwrap();
         fs::write(dir.log(), "first\nno such device\n\n").unwrap();
         let outcome = |end| {
-            let verdict = verdict(end, &dir);
+            let verdict = verdict(end, Shortage::None, &dir);
             (verdict.status, verdict.reason)
         };
         assert_eq!(outcome(End::Code(0)).0, Status::Lost);
         let failed = "the process ended with exit code 1 and no record: no such device";
         assert_eq!(outcome(End::Code(1)), (Status::Failed, failed.into()));
-        let killed = "ended by SIGKILL, as the kernel does when memory runs out; not by expctl";
+        let killed = "ended by SIGKILL; not by expctl, nor for want of memory";
         assert_eq!(outcome(End::Signal(9)), (Status::Killed, killed.into()));
+        let unknown = verdict(End::Signal(9), Shortage::Unknown, &dir).reason;
+        assert_eq!(
+            unknown,
+            "ended by SIGKILL; not by expctl, maybe by the kernel for want of memory"
+        );
+        let by_kernel = |signal| verdict(End::Signal(signal), Shortage::OfChild, &dir);
+        assert_eq!(
+            (by_kernel(9).status, by_kernel(15).status),
+            (Status::Oom, Status::Killed)
+        );
+        let of_others = verdict(End::Signal(9), Shortage::OfOthers, &dir);
+        assert_eq!(of_others.status, Status::Killed);
+        assert!(of_others.reason.ends_with("memory that others took"));
+        assert!(by_kernel(9).reason.starts_with("the kernel ended the process: the m"));
         assert_eq!(
             outcome(End::Signal(11)),
             (Status::Killed, "ended by SIGSEGV; not by expctl".into())

@@ -11,3 +11,8 @@ pub(super) fn is_result(status: Status) -> bool {
 pub(super) fn is_failure(status: Status) -> bool {
     !is_result(status) && status != Status::Oversize
 }
+
+/// True if the process ended in a way that says nothing of the cell, so that another attempt may end well.
+pub(super) fn is_lost(status: Status) -> bool {
+    matches!(status, Status::Killed | Status::Lost)
+}

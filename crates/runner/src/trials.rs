@@ -1,19 +1,25 @@
 //! Real steps that find what a spec leaves open, before the first cell has its id.
 
+use std::collections::HashMap;
+
+use base::text::with_causes;
 use cell::Cell;
 use plan::Planner;
 use plan::resolve::{self, Trial};
-use records::store::{StudyDir, read_record};
+use records::store::{CellDir, StudyDir, read_record};
 use records::{Record, Status};
-use spec::Study;
+use spec::{Study, StudyCell};
 
 use super::attempt::Attempts;
 use super::error::RunError;
-use super::events::Events;
+use super::events::{Events, end_at_once};
 use super::options::Options;
 use super::progress::Progress;
+use super::status::is_lost;
 
-/// Resolves a study before a run. Real steps of earlier runs count, unless `fresh` is true.
+/// Resolves a study before a run. Real steps of earlier runs count, unless `fresh` is true. Returns the reasons why the
+/// values of some cells cannot be found, by the cells' ids, if their samples end the process that reads them: those stay
+/// open.
 ///
 /// # Errors
 /// A cell cannot be planned, or a step's process cannot be started.
@@ -24,15 +30,24 @@ pub(super) fn resolve(
     options: &Options,
     events: &mut Events,
     progress: &mut dyn Progress,
-) -> Result<(), RunError> {
+) -> Result<HashMap<String, String>, RunError> {
+    let mut unresolved = HashMap::new();
     if !study.cells.iter().any(|study_cell| study_cell.cell.is_open()) {
-        return Ok(());
+        return Ok(unresolved);
     }
     let notes = study.notes.len();
     let about = study.clone();
-    resolve::resolve(study, planner, |cell| {
+    let failed = |cells: &[StudyCell], error| match error {
+        RunError::Resolve(error) if error.is_of_ended_process() => {
+            let reason = with_causes(&*error);
+            unresolved.extend(cells.iter().map(|study_cell| (study_cell.id.clone(), reason.clone())));
+            Ok(())
+        }
+        error => Err(error),
+    };
+    let tried = |cell: &Cell| {
         let known = tried(dir, cell).filter(|_| !options.fresh);
-        if known.is_some() || cell.engine().is_none() || events.interrupted().is_some() {
+        if known.is_some() || cell.engine().is_none() {
             return Ok(known);
         }
         progress.note(&format!("one real step with batch_size {}", cell.batch_size));
@@ -42,13 +57,43 @@ pub(super) fn resolve(
             events,
             progress,
         };
-        let record = attempts.trial(cell, &dir.trial(&cell.id()))?;
-        Ok::<_, RunError>(record.as_ref().and_then(outcome))
-    })?;
+        let trial = real_step(&mut attempts, cell, &dir.trial(&cell.id()))?;
+        if let Some(signal) = events.interrupted() {
+            end_at_once(signal);
+        }
+        Ok(trial)
+    };
+    resolve::resolve(study, planner, tried, failed)?;
     for note in &study.notes[notes..] {
         progress.note(note);
     }
-    Ok(())
+    Ok(unresolved)
+}
+
+/// A real step with a cell, in as many attempts as the study allows. Returns `None` if it says nothing of memory or of
+/// time.
+fn real_step(attempts: &mut Attempts, cell: &Cell, dir: &CellDir) -> Result<Option<Trial>, RunError> {
+    for left in (0..=attempts.study.limits.retries).rev() {
+        let Some(record) = attempts.trial(cell, dir)? else {
+            return Ok(None);
+        };
+        if let Some(trial) = outcome(&record) {
+            return Ok(Some(trial));
+        }
+        let reason = record.reason.unwrap_or_default();
+        let is_tried_again = is_lost(record.status) && left > 0;
+        let what_follows = match is_tried_again {
+            true => "it is tried again",
+            false => "it says nothing of memory, so the prediction decides",
+        };
+        attempts
+            .progress
+            .note(&format!("the real step: {reason}; {what_follows}"));
+        if !is_tried_again {
+            break;
+        }
+    }
+    Ok(None)
 }
 
 /// The outcome of an earlier run's real step with a cell.
@@ -60,9 +105,9 @@ pub fn tried(dir: &StudyDir, cell: &Cell) -> Option<Trial> {
 fn outcome(record: &Record) -> Option<Trial> {
     let fits = match record.status {
         Status::Ok => true,
-        // The kernel kills a process when memory runs out, and a cell cannot take less time than its largest step.
-        Status::Oom | Status::Killed | Status::Lost | Status::Timeout => false,
-        Status::Failed | Status::Oversize => return None,
+        // A cell cannot take less time than its largest step.
+        Status::Oom | Status::Timeout => false,
+        Status::Killed | Status::Lost | Status::Failed | Status::Oversize => return None,
     };
     Some(Trial {
         fits,

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -11,6 +11,8 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use cell::Cell;
+use memory::control_group::{limit_bytes, oom_kills};
+use memory::probes::{largest_child_bytes, system_total_bytes};
 use records::store::CellDir;
 use records::{Event, Found, WorkerMachine, schema};
 use rustix::io::retry_on_intr;
@@ -25,6 +27,9 @@ use super::protocol::{Arguments, MACHINE_COMMAND, read_event, variables};
 const GRACE: Duration = Duration::from_secs(2);
 /// Time for the rest of a child's stdout to arrive after its end.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// The value of `oom_score_adj` that the kernel ends first (proc(5)).
+const MOST_LIKELY: &str = "1000";
 
 /// A worker to start.
 pub(super) struct Launch<'a> {
@@ -49,8 +54,40 @@ pub(super) struct Exit {
     pub(super) seconds: f64,
     /// The reason why the run stopped it; `None` if it ended by itself.
     pub(super) stopped: Option<Stopped>,
+    /// What the kernel did for want of memory meanwhile.
+    pub(super) shortage: Shortage,
     /// What the worker said of itself when it started.
     pub(super) found: Option<Found>,
+}
+
+/// What the kernel did for want of memory while a child ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shortage {
+    /// The system does not say.
+    Unknown,
+    /// It ended no process.
+    None,
+    /// It ended a process, and the child had little of the memory.
+    OfOthers,
+    /// It ended a process, and the child had most of the memory.
+    OfChild,
+}
+
+impl Shortage {
+    /// What it did since it had ended so many processes. The child is reaped.
+    fn since(kills_before: Option<u64>, machine_bytes: Option<u64>) -> Self {
+        let (Some(before), Some(after)) = (kills_before, oom_kills()) else {
+            return Self::Unknown;
+        };
+        if after <= before {
+            return Self::None;
+        }
+        // A larger child before it hides this one's, which then had at most as much.
+        match (largest_child_bytes(), machine_bytes) {
+            (Some(child), Some(machine)) if child < machine / 2 => Self::OfOthers,
+            _ => Self::OfChild,
+        }
+    }
 }
 
 /// How a process ended.
@@ -134,7 +171,8 @@ impl Worker {
         }
     }
 
-    fn command(&self) -> Command {
+    /// The program, to be given a command.
+    pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         if self.is_own {
             // Not the path of the running program, which says nothing.
@@ -152,11 +190,13 @@ impl Worker {
         on_event: &mut dyn FnMut(&Event),
     ) -> io::Result<Exit> {
         let mut found = None;
+        let _queued = events.queue_signals();
         let mut on_event = |event: Event| match event {
             Event::Started(own) => found = Some(*own),
             event => on_event(&event),
         };
         let mut command = self.launch(launch)?;
+        let kills_before = oom_kills();
         let started = Instant::now();
         let child = Running::start(&mut command, launch.serial, events.sender())?;
         let mut deadline = launch.timeout.and_then(|timeout| started.checked_add(timeout));
@@ -202,6 +242,7 @@ impl Worker {
             end,
             seconds,
             stopped,
+            shortage: Shortage::since(kills_before, limit_bytes().or_else(system_total_bytes)),
             found,
         })
     }
@@ -253,6 +294,7 @@ struct Running {
 impl Running {
     fn start(command: &mut Command, serial: usize, sender: Sender<Message>) -> io::Result<Self> {
         let mut child = command.spawn()?;
+        end_first(&child);
         let stdout = child.stdout.take();
         let running = Self {
             group: Pid::from_child(&child),
@@ -292,6 +334,11 @@ impl Drop for Running {
             let _ = self.child.wait();
         }
     }
+}
+
+/// Has the kernel end the child, and not the run, when memory runs out. A system without this setting decides for itself.
+pub(super) fn end_first(child: &Child) {
+    let _ = fs::write(format!("/proc/{}/oom_score_adj", child.id()), MOST_LIKELY);
 }
 
 fn forward_events(stdout: ChildStdout, serial: usize, sender: &Sender<Message>) {
