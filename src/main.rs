@@ -14,6 +14,7 @@ static EXPERIMENTS: Dir = include_dir!("$CARGO_MANIFEST_DIR/experiments");
 static ALLOCATOR: ProcessAllocator = ProcessAllocator;
 
 fn main() -> ExitCode {
+    memory::bound_foreign_work();
     spec::ship(files(&EXPERIMENTS));
     if let Some(commit) = option_env!("BUILT_FROM_COMMIT") {
         runner::built_from(commit);

@@ -1,9 +1,10 @@
 //! Finds the model that a cell names, and reads its shape.
 
 use std::borrow::Cow;
+use std::io;
 use std::path::PathBuf;
-use std::{fs, io};
 
+use base::foreign;
 use base::text::suggestion;
 use hub::{HubName, Roots};
 use options::{ModelOptions, Stack};
@@ -32,7 +33,7 @@ impl Location {
             Self::Preset(preset) => Ok(preset.config()),
             Self::Directory(dir) => {
                 let path = dir.join("config.json");
-                let text = fs::read(&path).map_err(|source| ArchError::Read {
+                let text = foreign::read_small(&path).map_err(|source| ArchError::Read {
                     path: path.clone(),
                     source,
                 })?;
@@ -48,7 +49,7 @@ impl Location {
     pub fn json(&self) -> io::Result<Cow<'static, [u8]>> {
         match self {
             Self::Preset(preset) => Ok(preset.json().as_bytes().into()),
-            Self::Directory(dir) => fs::read(dir.join("config.json")).map(Cow::Owned),
+            Self::Directory(dir) => foreign::read_small(&dir.join("config.json")).map(Cow::Owned),
         }
     }
 
@@ -113,6 +114,8 @@ pub fn open(options: &ModelOptions, stack: Stack, roots: &Roots) -> Result<Model
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

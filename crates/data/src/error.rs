@@ -176,6 +176,14 @@ pub enum DataError {
         id: u32,
         vocab_size: usize,
     },
+    #[error("cannot start a thread to read samples: {0}")]
+    Threads(io::Error),
+    /// The process that read the data says so.
+    #[error("{0}")]
+    Apart(String),
+    /// The process that read the data ended before it could say what is wrong with them, or took too much.
+    #[error("{0}")]
+    Ended(String),
     #[error("`max_seq_length` is {0}; a sample needs two tokens, since each token is predicted from those before it")]
     MaxSeqLength(usize),
     #[error("cannot keep the token ids in a temporary file in {folder}: {source}", folder = folder.display())]

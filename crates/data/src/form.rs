@@ -37,6 +37,14 @@ pub(super) enum Sample {
 }
 
 impl Sample {
+    /// The messages that a chat template makes a text of.
+    pub(super) fn messages(&self) -> usize {
+        match self {
+            Self::Messages { messages, .. } => messages.len(),
+            Self::Text(_) | Self::PromptCompletion { .. } => 0,
+        }
+    }
+
     /// Bytes of its text, about.
     pub(super) fn bytes(&self) -> usize {
         match self {

@@ -3,6 +3,7 @@
 use arch::{ArchError, Location, ModelConfig, Preset, locate};
 use hub::Roots;
 use options::DataOptions;
+use serde::{Deserialize, Serialize};
 
 use super::labels::Labels;
 use super::sample_lengths::SampleLengths;
@@ -12,7 +13,7 @@ use super::tokenise::{tokenise, tokeniser};
 use super::{DataError, source};
 
 /// The tokens of each sample of a file, before samples are cut to `max_seq_length`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextLengths {
     lengths: SampleLengths,
     /// The file, for messages.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arch::{ModelConfig, locate};
 use hub::Roots;
 use options::{Data, DataFile, DataOptions, PackingSeparator};
+use serde::{Deserialize, Serialize};
 
 use super::labels::Labels;
 use super::sample_lengths::SampleLengths;
@@ -34,7 +35,7 @@ pub fn load(options: &DataOptions, config: &ModelConfig, roots: &Roots, folder: 
 }
 
 /// The samples to train on that [`load`] loads, without their ids: plans need no more. Data for evaluation is not read.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct TrainingSamples {
     lengths: Arc<SampleLengths>,
     targets: Arc<SampleTargets>,

@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 /// Tokens of each sample, four bytes a sample.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampleLengths {
     /// The low 32 bits of each sample's end, if samples lie one after the other.
     ends: Vec<u32>,

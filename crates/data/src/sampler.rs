@@ -6,6 +6,7 @@ use std::sync::Arc;
 use base::random;
 use options::DataOptions;
 use rand::seq::SliceRandom;
+use serde::{Deserialize, Serialize};
 
 use super::{DataError, LaidOut, Layout, sample_lengths::SampleLengths, skipped::SkippedParts, targets::SampleTargets};
 
@@ -21,7 +22,7 @@ pub struct Sampler {
 }
 
 /// What is known of samples when all are read.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Found {
     /// The files, for messages.
     pub(super) origin: String,

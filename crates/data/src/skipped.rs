@@ -4,9 +4,10 @@ use std::fmt;
 
 use base::text::counted;
 use records::LeftOut;
+use serde::{Deserialize, Serialize};
 
 /// The number of samples that nothing can be trained on, and of those whose prompt is not what it seems.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Samples of fewer than two tokens.
     pub(super) short: usize,
@@ -19,7 +20,7 @@ pub struct Skipped {
 }
 
 /// The skipped samples of each part of the data.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkippedParts {
     /// Of the data to train on, and of what `eval_fraction` holds out of it.
     pub(super) training: Skipped,

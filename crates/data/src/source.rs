@@ -1,7 +1,7 @@
 //! Finds the data, and reads and checks its samples.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use arch::{Location, ModelConfig, locate};
 use hub::{Roots, Snapshot};
@@ -155,8 +155,7 @@ fn check_files(file: &DataFile, has_labels: bool, roots: &Roots) -> Result<Optio
         }
         let fail = |error| KeyError::of_part(&part, error);
         for source in files::sources(&part.file, roots).map_err(fail)? {
-            let path = source.path.canonicalize().unwrap_or_else(|_| source.path.clone());
-            if !seen.insert(path) {
+            if !seen.insert(identity(&source.path, &part.file, roots)) {
                 return Err(fail(DataError::Twice { path: source.path }));
             }
             let form = form_of(&part.file, &source, has_labels).map_err(fail)?;
@@ -177,6 +176,18 @@ fn check_files(file: &DataFile, has_labels: bool, roots: &Roots) -> Result<Optio
         }),
         _ => Ok(conversation),
     }
+}
+
+/// The path that tells a file from others, whatever links lead to it. The hub's cache has a link for each name of a data
+/// set, and one file for names of equal content.
+fn identity(path: &Path, file: &DataFile, roots: &Roots) -> PathBuf {
+    let mut sets = file.path.iter().filter_map(|path| roots.data_set(path));
+    let is_of_hub = sets.any(|set| path.starts_with(&set.dir));
+    let found = match (is_of_hub, path.parent(), path.file_name()) {
+        (true, Some(folder), Some(name)) => folder.canonicalize().map(|folder| folder.join(name)),
+        _ => path.canonicalize(),
+    };
+    found.unwrap_or_else(|_| path.to_owned())
 }
 
 /// True if the samples of a file are lists of messages, as far as its first row says.

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 /// All tokens of a sample are predicted.
 const WHOLE: u32 = 0;
 
@@ -10,7 +12,7 @@ const RANGES: u32 = u32::MAX;
 
 /// The predicted tokens of each sample. Four bytes a sample say from which token on all are predicted. Samples with
 /// several ranges, or with one that ends early, take eight bytes more for each range, and eight for their number.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampleTargets {
     /// The first predicted token of each sample, [`WHOLE`] or [`RANGES`], up to the last sample that is not whole.
     starts: Vec<u32>,

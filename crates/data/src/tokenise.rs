@@ -2,8 +2,11 @@
 
 use std::ops::Range;
 use std::thread;
+use std::time::Duration;
 
 use arch::{Location, ModelConfig};
+use base::bounds::{Bounds, bounded};
+use base::guarded::DEEP_STACK;
 use hub::Roots;
 use options::{Data, DataFile, DataOptions};
 
@@ -18,6 +21,12 @@ use super::tokenizer::{self, Encoder, Finding, Tokens};
 
 /// Text that is tokenised at once, in bytes.
 const CHUNK: usize = 1 << 20;
+
+/// Bytes that templates and tokenizers may take on all threads together, beside those for long texts.
+const TOGETHER: u64 = 512 << 20;
+/// Bytes that they may take on one thread, at least and at most.
+const LEAST: u64 = 32 << 20;
+const MOST: u64 = 192 << 20;
 
 /// Takes a sample.
 pub(super) type EachSample<'a> = dyn FnMut(Tokenised) -> Result<(), DataError> + 'a;
@@ -40,8 +49,18 @@ pub(super) struct Tokeniser {
 }
 
 impl Tokeniser {
-    fn encode(&self, sample: &(Sample, Place)) -> Result<Tokens, DataError> {
-        self.encoder.encode(&self.renderer.render(&sample.0, &sample.1)?)
+    fn encode(&self, (sample, place): &(Sample, Place)) -> Result<Tokens, DataError> {
+        // A library keeps some hundred bytes for each of a long text, and reads a few hundred kB a second at least.
+        let bytes = sample.bytes() as u64;
+        let bounds = Bounds {
+            bytes: (TOGETHER / threads() as u64).clamp(LEAST, MOST) + 256 * bytes,
+            time: Duration::from_secs(2 + bytes / 200_000 + sample.messages() as u64 / 100),
+        };
+        bounded(
+            format_args!("{place}: the sample's chat template or tokenizer"),
+            bounds,
+            || self.encoder.encode(&self.renderer.render(sample, place)?),
+        )
     }
 }
 
@@ -100,6 +119,11 @@ pub(super) fn tokenise(
     chunk.encode(tokeniser, each)
 }
 
+/// The threads that tokenise.
+fn threads() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Samples that are tokenised at once.
 #[derive(Default)]
 struct Chunk {
@@ -127,7 +151,7 @@ impl Chunk {
         if self.samples.is_empty() {
             return Ok(());
         }
-        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads();
         let bytes = self.bytes();
         // Shares of about as many bytes, and the samples before the share of this number.
         let before = |share: usize| match share {
@@ -135,19 +159,26 @@ impl Chunk {
             share => self.ends.partition_point(|&end| end <= bytes * share / threads),
         };
         let samples = &self.samples;
-        let parts: Vec<Result<Vec<Tokens>, DataError>> = thread::scope(|scope| {
+        let parts: Result<Vec<Result<Vec<Tokens>, DataError>>, DataError> = thread::scope(|scope| {
             let workers = (0..threads).map(|share| {
                 let of_share = &samples[before(share)..before(share + 1)];
-                scope.spawn(move || of_share.iter().map(|sample| tokeniser.encode(sample)).collect())
+                let mut thread = thread::Builder::new();
+                // Values of templates that nest deep are freed one in the other.
+                if of_share.iter().any(|(sample, _)| sample.messages() > 0) {
+                    thread = thread.stack_size(DEEP_STACK);
+                }
+                thread.spawn_scoped(scope, move || {
+                    of_share.iter().map(|sample| tokeniser.encode(sample)).collect()
+                })
             });
-            let workers: Vec<_> = workers.collect();
+            let workers: Vec<_> = workers.collect::<Result<_, _>>().map_err(DataError::Threads)?;
             let join = |worker: thread::ScopedJoinHandle<'_, _>| {
                 worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
-            workers.into_iter().map(join).collect()
+            Ok(workers.into_iter().map(join).collect())
         });
         let mut labels = self.labels.iter().copied();
-        for part in parts {
+        for part in parts? {
             for tokens in part? {
                 each(Tokenised {
                     ids: &tokens.ids,

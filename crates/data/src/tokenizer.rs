@@ -3,8 +3,11 @@
 use std::iter;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use arch::{Location, ModelConfig};
+use base::bounds::{Bounds, bounded};
+use base::foreign;
 use base::guarded::guarded;
 use base::text::quoted;
 use tokenizers::{Encoding, PostProcessor, Tokenizer, TruncationParams};
@@ -38,12 +41,18 @@ pub(super) fn path(dir: &Path) -> PathBuf {
 /// If there is no tokenizer, or it finds no token.
 pub fn tokens_of_text(text: &str, location: &Location, config: &ModelConfig) -> Result<Vec<u32>, DataError> {
     let encoder = Encoder::open(location, config.vocab_size, MOST_OF_TEXT)?;
-    let encoded = encoder.encode(&Rendered {
+    let rendered = Rendered {
         text: text.into(),
         has_special_tokens: false,
         prompt: None,
         targets: None,
-    })?;
+    };
+    let bounds = Bounds {
+        bytes: 384 << 20,
+        time: Duration::from_secs(2),
+    };
+    let what = format_args!("{}: the tokenizer, with {}", encoder.place, quoted(text));
+    let encoded = bounded(what, bounds, || encoder.encode(&rendered))?;
     match encoded.ids.is_empty() {
         true => Err(DataError::Tokenizer {
             place: encoder.place,
@@ -83,7 +92,13 @@ impl Encoder {
             place: place.clone(),
             reason,
         };
-        let mut tokenizer = checked(|| Tokenizer::from_bytes(file)).map_err(invalid)?;
+        // Twenty times the file is what the largest takes.
+        let bounds = Bounds {
+            bytes: (512 << 20) + 20 * file.len() as u64,
+            time: Duration::from_secs(20),
+        };
+        let what = format_args!("{place}: reading the tokenizer");
+        let mut tokenizer = bounded(what, bounds, || checked(|| Tokenizer::from_bytes(file))).map_err(invalid)?;
         let special = checked(|| {
             let post = tokenizer.get_post_processor();
             Ok(post.map_or(0, |post| post.added_tokens(false)))
@@ -156,10 +171,18 @@ impl Encoder {
                 true => self.tokenizer.encode_fast(part, adds_special_tokens),
                 false => self.tokenizer.encode(part, adds_special_tokens),
             });
-            let encoding = encoding.map_err(|reason| DataError::Tokenizer {
+            let wrong = |reason| DataError::Tokenizer {
                 place: self.place.clone(),
                 reason,
-            })?;
+            };
+            let encoding = encoding.map_err(wrong)?;
+            // What a post-processor adds is not cut if it adds the text several times.
+            let (tokens, most) = (encoding.get_ids().len(), self.max_seq_length);
+            if tokens > most {
+                return Err(wrong(format!(
+                    "it makes {tokens} tokens where it is told to make {most} at most"
+                )));
+            }
             let kept = end_of_text(encoding.get_offsets());
             let is_cut = !encoding.get_overflowing().is_empty();
             if is_whole || (is_cut && 2 * kept <= part.len()) {
@@ -251,7 +274,7 @@ fn tokens_of(parts: &[Range<usize>], offsets: &[(usize, usize)], bytes: usize) -
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, DataError> {
-    std::fs::read(path).map_err(|source| match source.kind() {
+    foreign::read_small(path).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => DataError::NoTokenizer { path: path.into() },
         _ => DataError::Read {
             path: path.into(),

@@ -1,7 +1,9 @@
 //! A compiled expression and its values.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use base::bounds::{Bounds, bounded};
 use base::text::Mistake;
 use minijinja::Value;
 use minijinja::value::ValueKind;
@@ -12,12 +14,23 @@ use super::error::explain;
 pub struct Expression<'l> {
     compiled: minijinja::Expression<'l, 'static>,
     names: BTreeSet<String>,
+    text: String,
 }
 
+/// What one value may take: a hundred times that of a long expression.
+const BOUNDS: Bounds = Bounds {
+    bytes: 256 << 20,
+    time: Duration::from_secs(5),
+};
+
 impl<'l> Expression<'l> {
-    pub(super) fn new(compiled: minijinja::Expression<'l, 'static>) -> Self {
+    pub(super) fn new(compiled: minijinja::Expression<'l, 'static>, text: &str) -> Self {
         let names = compiled.undeclared_variables(false).into_iter().collect();
-        Self { compiled, names }
+        Self {
+            compiled,
+            names,
+            text: text.to_owned(),
+        }
     }
 
     /// The names of the values and functions that it uses.
@@ -30,7 +43,8 @@ impl<'l> Expression<'l> {
     /// # Errors
     /// An operation that its operands do not have, or an error of a function.
     pub fn value(&self, values: &Value) -> Result<Value, Mistake> {
-        self.compiled.eval(values).map_err(|error| explain(&error))
+        let what = format_args!("the expression `{}`", self.text);
+        bounded(what, BOUNDS, || self.compiled.eval(values)).map_err(|error| explain(&error))
     }
 
     /// Its value as a condition.

@@ -9,6 +9,9 @@ use super::error::{explain, place_of};
 /// Instructions of one expression: more than any that a person writes takes.
 const FUEL: u64 = 1_000_000;
 
+/// Bytes of an expression: its operands nest on the stack of its thread.
+const LONGEST: usize = 4096;
+
 /// Accepts a known name.
 type CheckName = dyn Fn(&str) -> Result<(), Mistake>;
 
@@ -40,10 +43,16 @@ impl Language {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// Wrong syntax, or an unknown name: the first in the text.
+    /// Wrong syntax, an unknown name (the first in the text), or a text that is too long.
     pub fn compile(&self, text: &str) -> Result<Expression<'_>, Mistake> {
+        if text.len() > LONGEST {
+            let length = text.len();
+            return Err(Mistake::new(format!(
+                "the expression has {length} bytes, and {LONGEST} is the most"
+            )));
+        }
         let compiled = self.environment.compile_expression_owned(text.to_owned());
-        let expression = Expression::new(compiled.map_err(|error| explain(&error))?);
+        let expression = Expression::new(compiled.map_err(|error| explain(&error))?, text);
         let names = expression.names().iter();
         let mut placed: Vec<_> = names.map(|name| (place_of(name, text), name)).collect();
         placed.sort_by_key(|(place, _)| place.as_ref().map_or(usize::MAX, |place| place.start));

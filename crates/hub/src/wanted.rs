@@ -1,8 +1,8 @@
 //! The files of a repository that a study needs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
+use base::foreign;
 use hf_hub::api::Progress;
 use serde::Deserialize;
 
@@ -121,7 +121,7 @@ fn shards(repository: &mut Repository<'_>, progress: &mut dyn Progress) -> Resul
         weight_map: BTreeMap<String, String>,
     }
     let path = repository.fetch(INDEX, progress)?;
-    let text = fs::read(&path).map_err(file_error("read", &path))?;
+    let text = foreign::read_small(&path).map_err(file_error("read", &path))?;
     // The trainer reads the index again, and says what is wrong with it.
     let index: Option<Index> = serde_json::from_slice(&text).ok();
     let shards = index.map_or_else(BTreeMap::new, |index| index.weight_map).into_values();

@@ -55,11 +55,7 @@ impl Budget {
         let Some(descriptor) = self.descriptor else { return };
         let mut line = Line::new();
         let _ = refusal.write_json(&mut line);
-        // SAFETY: the buffer outlives the call, and the budget owns the descriptor for the life of the process.
-        unsafe {
-            libc::write(descriptor, line.bytes.as_ptr().cast(), line.len);
-            libc::_exit(OOM_EXIT_CODE)
-        }
+        line.exit(descriptor, OOM_EXIT_CODE);
     }
 }
 
@@ -93,30 +89,45 @@ impl Refusal {
     }
 }
 
-/// A line of text on the stack, long enough for every refusal.
-struct Line {
-    bytes: [u8; 256],
+/// A line of text without memory of the heap, long enough for every refusal. What does not fit is cut.
+#[derive(Clone, Copy)]
+pub(super) struct Line {
+    bytes: [u8; 512],
     len: usize,
 }
 
 impl Line {
-    fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
-            bytes: [0; 256],
+            bytes: [0; 512],
             len: 0,
+        }
+    }
+
+    /// Leaves room for so many more bytes.
+    pub(super) fn cut(&mut self, room: usize) {
+        self.len = self.len.min(self.bytes.len() - room);
+    }
+
+    /// Writes the line and ends the process. Neither allocates nor unwinds.
+    pub(super) fn exit(&self, descriptor: RawFd, code: i32) -> ! {
+        // SAFETY: the buffer outlives the call; a descriptor that is closed makes the write fail.
+        unsafe {
+            libc::write(descriptor, self.bytes.as_ptr().cast(), self.len);
+            libc::_exit(code)
         }
     }
 }
 
 impl std::fmt::Write for Line {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        let end = self.len + text.len();
-        self.bytes
-            .get_mut(self.len..end)
-            .ok_or(std::fmt::Error)?
-            .copy_from_slice(text.as_bytes());
-        self.len = end;
-        Ok(())
+        let fitting = text.len().min(self.bytes.len() - self.len);
+        self.bytes[self.len..self.len + fitting].copy_from_slice(&text.as_bytes()[..fitting]);
+        self.len += fitting;
+        match fitting == text.len() {
+            true => Ok(()),
+            false => Err(std::fmt::Error),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use trace::{ByCategory, ByPhase, Category, Module, Phase};
 
 use super::binding;
 use super::budget::{Budget, Refusal};
+use super::host_bound;
 use super::recorder::Recorder;
 
 /// Live bytes at one instant.
@@ -86,6 +87,8 @@ impl Ledger {
             self.note_peak();
         } else if category == Category::Offloaded {
             self.peaks.offloaded = self.live[category].max(self.peaks.offloaded);
+        } else {
+            host_bound::count(bytes as i64);
         }
         Ok(())
     }
@@ -95,6 +98,8 @@ impl Ledger {
         self.live[category] -= bytes;
         if category.is_tensor() {
             self.allocated -= bytes;
+        } else if category == Category::Host {
+            host_bound::count(-(bytes as i64));
         }
     }
 

@@ -1,10 +1,10 @@
 //! The weights of a directory in Hugging Face's layout: one safetensors file, or several with an index.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use arch::{Kind, ModelConfig};
+use base::foreign;
 use options::Task;
 use serde::Deserialize;
 
@@ -208,7 +208,7 @@ fn open_shards(dir: &Path) -> Result<(Vec<SafetensorsFile>, BTreeMap<String, usi
         weight_map: BTreeMap<String, PathBuf>,
     }
     let path = dir.join(INDEX);
-    let text = fs::read(&path).map_err(|source| ModelError::Read {
+    let text = foreign::read_small(&path).map_err(|source| ModelError::Read {
         path: path.clone(),
         source,
     })?;

@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use arch::{Kind, Location, ModelConfig, ModuleName};
+use base::foreign;
 use base::whole_file;
 use candle_core::{DType, Device};
 pub use error::MergeError;
@@ -307,7 +308,7 @@ impl Merge {
 
     /// The base's `config.json`; a head that is new to the checkpoint, or no longer tied, is named in it.
     fn write_config(&self, path: &Path) -> io::Result<()> {
-        let mut config: Value = serde_json::from_slice(&fs::read(self.base.join("config.json"))?)?;
+        let mut config: Value = serde_json::from_slice(&foreign::read_small(&self.base.join("config.json"))?)?;
         if self.unties {
             config["tie_word_embeddings"] = false.into();
         }

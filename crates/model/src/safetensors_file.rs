@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use base::foreign;
 use half::{bf16, f16};
 use kernels::Dispatch as _;
 use kernels::{Element, InstructionSet};
@@ -42,7 +43,7 @@ impl SafetensorsFile {
             path: path.into(),
             reason,
         };
-        let file = File::open(path).map_err(read_error)?;
+        let file = foreign::open(path).map_err(read_error)?;
         let file_length = file.metadata().map_err(read_error)?.len();
         if file_length < 8 {
             return Err(header_error(format!("{file_length} bytes are too few for a header")));

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use base::foreign;
 use safetensors::tensor::SafeTensors;
 use serde_json::{Map, Value};
 
@@ -135,7 +136,7 @@ pub fn config_file(path: &Path) -> PathBuf {
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, AdapterError> {
-    fs::read(path).map_err(|source| AdapterError::Io {
+    foreign::read(path).map_err(|source| AdapterError::Io {
         path: path.into(),
         source,
     })

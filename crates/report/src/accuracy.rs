@@ -290,7 +290,7 @@ impl Accuracy {
     /// A mistake in the template.
     pub fn page(&self) -> Result<String, ReportError> {
         let template = Template::BuiltIn("accuracy");
-        let (mut env, name) = template.environment()?;
+        let (mut env, name) = template.environment(0)?;
         filters::add(&mut env, 6);
         let page = env
             .get_template(&name)

@@ -59,14 +59,14 @@ pub fn render<'a>(
     let context = Arc::new(Context::new(about, cells, timeline)?);
     let charts = Arc::new(Charts::new(Arc::clone(&context)));
 
-    let (mut env, name) = template.environment()?;
     let ids: Vec<&str> = context.ids().collect();
+    let (mut env, name) = template.environment(ids.len())?;
     filters::add(&mut env, short_id_length(&ids));
     filters::add_charts(&mut env, stem, Arc::clone(&charts));
-    let markdown = env
-        .get_template(&name)
-        .and_then(|loaded| loaded.render(Value::from_dyn_object(Arc::clone(&context))))
-        .map_err(|error| ReportError::Template(template.explain(&error)))?;
+    let markdown = template.work(ids.len(), || {
+        let loaded = env.get_template(&name)?;
+        loaded.render(Value::from_dyn_object(Arc::clone(&context)))
+    })?;
     let markdown = markdown::tidy(&markdown);
 
     let mut files = BTreeMap::new();

@@ -1,10 +1,13 @@
 //! Templates: the built-in ones, and a user's own, which can read its own folder alone.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use base::bounds::{Bounds, bounded};
+use base::foreign;
+use base::guarded::on_deep_stack;
 use base::whole_file;
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, syntax::SyntaxConfig};
 use spec::TEMPLATES;
@@ -51,8 +54,19 @@ pub enum Template {
     File(PathBuf),
 }
 
-/// Instructions of a template: some seconds' work, and a hundred times that of the largest report that ships.
-const FUEL: u64 = 200_000_000;
+/// Instructions of one's own template: a second's work, and ten times that of the largest report that ships.
+const FUEL: u64 = 4_000_000;
+
+/// As many more for each cell: ten times those of a report that ships.
+const FUEL_OF_CELL: u64 = 20_000;
+
+/// What one's own template may take for a report of some cells: the largest one that ships takes a tenth of a second.
+fn bounds(cells: usize) -> Bounds {
+    Bounds {
+        bytes: 640 << 20,
+        time: Duration::from_millis(2000 + 5 * cells as u64),
+    }
+}
 
 impl Template {
     /// The built-in template of this name, or else a file.
@@ -63,10 +77,32 @@ impl Template {
         }
     }
 
-    /// An environment that can load the template, and the template's name in it.
-    pub(super) fn environment(&self) -> Result<(Environment<'static>, String), ReportError> {
+    /// Does the template's work for so many cells. That of somebody's own template is bounded: it may nest deep, and grow a text for ever.
+    pub(super) fn work<T: Send>(
+        &self,
+        cells: usize,
+        work: impl FnOnce() -> Result<T, Error> + Send,
+    ) -> Result<T, ReportError> {
+        // An error may hold what nests deep, and is freed on the same stack.
+        let explained = || work().map_err(|error| self.explain(&error));
+        let done = match self {
+            Self::BuiltIn(_) => Ok(explained()),
+            Self::File(path) => on_deep_stack(|| {
+                bounded(
+                    format_args!("the template {}", path.display()),
+                    bounds(cells),
+                    explained,
+                )
+            }),
+        };
+        let done = done.unwrap_or_else(|error| Err(format!("no thread can be started for the template: {error}")));
+        done.map_err(ReportError::Template)
+    }
+
+    /// An environment that can load the template of a report of so many cells, and the template's name in it.
+    pub(super) fn environment(&self, cells: usize) -> Result<(Environment<'static>, String), ReportError> {
         let mut env = Environment::new();
-        env.set_fuel(Some(FUEL));
+        env.set_fuel(matches!(self, Self::File(_)).then_some(FUEL + FUEL_OF_CELL * cells as u64));
         env.set_undefined_behavior(UndefinedBehavior::Strict);
         // Errors then carry the place in the source.
         env.set_debug(true);
@@ -95,11 +131,8 @@ impl Template {
     /// # Errors
     /// The file cannot be read, or has wrong syntax.
     pub fn verify(&self) -> Result<(), ReportError> {
-        let (env, name) = self.environment()?;
-        let parsed = env.get_template(&name);
-        parsed
-            .map(drop)
-            .map_err(|error| ReportError::Template(self.explain(&error)))
+        let (env, name) = self.environment(0)?;
+        self.work(0, || env.get_template(&name).map(drop))
     }
 
     /// The message of an error, with its file, line and source.
@@ -131,7 +164,7 @@ impl Template {
 
 /// The folder of a file, which must exist.
 fn folder_of(file: &Path) -> io::Result<PathBuf> {
-    fs::File::open(file)?;
+    foreign::open(file)?;
     whole_file::folder_of(file).canonicalize()
 }
 
@@ -156,7 +189,7 @@ fn load(folder: &Path, name: &str) -> Result<Option<String>, Error> {
             ErrorKind::InvalidOperation,
             format!("`{name}` leads out of the template's folder"),
         )),
-        Ok(real) => fs::read_to_string(real).map(Some).map_err(|error| {
+        Ok(real) => foreign::read_template(&real).map(Some).map_err(|error| {
             Error::new(
                 ErrorKind::InvalidOperation,
                 format!("cannot read `{}`: {error}", path.display()),

@@ -1,10 +1,10 @@
 //! The files of a checkpoint that tell its chat template and its special tokens.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use arch::Location;
+use base::foreign;
 use serde_json::{Map, Value};
 
 use crate::ChatTemplateError;
@@ -49,7 +49,7 @@ impl SpecialTokens {
 /// The file of the template, and its text: that in the file `given`, or else the model's own.
 pub(super) fn find(given: Option<&Path>, location: &Location) -> Result<(String, String), ChatTemplateError> {
     if let Some(path) = given {
-        let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
+        let text = foreign::read_template(path).map_err(|error| unreadable(path, &error))?;
         return Ok((path.display().to_string(), text));
     }
     let dir = match location {
@@ -61,7 +61,7 @@ pub(super) fn find(given: Option<&Path>, location: &Location) -> Result<(String,
         }
     };
     let path = dir.join(TEMPLATE);
-    match fs::read_to_string(&path) {
+    match foreign::read_template(&path) {
         Ok(text) => return Ok((path.display().to_string(), text)),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(unreadable(&path, &error)),
@@ -100,7 +100,7 @@ pub(super) fn find(given: Option<&Path>, location: &Location) -> Result<(String,
 
 /// The object in a file; `None` if there is no such file.
 fn read_json(path: &Path) -> Result<Option<Map<String, Value>>, ChatTemplateError> {
-    let text = match fs::read(path) {
+    let text = match foreign::read_small(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(path, &error)),

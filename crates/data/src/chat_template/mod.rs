@@ -7,8 +7,12 @@ mod generation;
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use arch::Location;
+use base::bounds::{Bounds, bounded};
+use base::foreign::LARGEST_TEMPLATE;
+use base::guarded::on_deep_stack;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, Value, context};
@@ -23,8 +27,15 @@ pub(super) use generation::Marked;
 /// The template's name in its environment.
 const NAME: &str = "chat_template";
 
-/// Instructions of a template for one conversation: a second's work, and a thousand times that of a long conversation.
-const FUEL: u64 = 20_000_000;
+/// Instructions of a template for one conversation: some tenths of a second's work, and a hundred times that of a long
+/// conversation. As many values can be nested, which takes the stack when they are freed.
+const FUEL: u64 = 4_000_000;
+
+/// What reading a template may take.
+const BOUNDS: Bounds = Bounds {
+    bytes: 512 << 20,
+    time: Duration::from_secs(2),
+};
 
 /// The keys of a message that may hold its reasoning; templates read the first.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
@@ -63,8 +74,16 @@ impl ChatTemplate {
         functions::add(&mut environment);
         generation::add(&mut environment);
         let (source, marks_generation) = generation::as_filter(source);
-        environment
-            .add_template_owned(NAME, source)
+        if source.len() as u64 > LARGEST_TEMPLATE {
+            let reason = format!("the template has {} bytes, more than {LARGEST_TEMPLATE}", source.len());
+            return Err(ChatTemplateError::Invalid { place, reason });
+        }
+        let add = || environment.add_template_owned(NAME, source);
+        on_deep_stack(|| bounded(format_args!("{place}: reading the template"), BOUNDS, add))
+            .map_err(|error| ChatTemplateError::Read {
+                path: place.clone(),
+                reason: error.to_string(),
+            })?
             .map_err(|error| invalid(&error))?;
         Ok(Self {
             environment,

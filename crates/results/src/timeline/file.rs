@@ -1,8 +1,8 @@
 //! A recording on disk; [`trace::recording`] describes the layout.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use base::foreign;
 use records::store::StoreError;
 use trace::recording::Event;
 use trace::recording::{END, EVENTS, MAGIC, NAMES};
@@ -32,7 +32,7 @@ pub struct Recording {
 /// # Errors
 /// The file cannot be read, is not a timeline of this version, or contradicts the ledger.
 pub fn read(path: &Path) -> Result<Recording, TimelineError> {
-    let bytes = fs::read(path).map_err(|source| StoreError::Io {
+    let bytes = foreign::read(path).map_err(|source| StoreError::Io {
         action: "read",
         path: path.to_path_buf(),
         source,
