@@ -2,14 +2,16 @@
 
 use std::process::{self, ExitCode};
 
+use anyhow::Context as _;
 use clap::{CommandFactory, Parser, Subcommand};
-use runner::protocol;
+use runner::{protocol, samples};
 
 use super::output::INVALID_INPUT;
 use super::{
     accuracy, cell, compare, completions, export, fit, init, list, machine, merge, plan, report, run, schema, show,
     unknown_flag, validate, version,
 };
+use crate::worker;
 
 /// Fine-tuning experiments from a YAML file: what each configuration needs in memory and time, measured by training it.
 #[derive(Debug, Parser)]
@@ -40,6 +42,25 @@ enum Command {
     /// Print what this machine offers to cells, as JSON
     #[command(hide = true, name = protocol::MACHINE_COMMAND)]
     Machine,
+    #[command(hide = true, name = samples::COMMAND)]
+    Samples(samples::Arguments),
+}
+
+impl Command {
+    /// True if the command plans or reads with several threads. A worker starts those of its cell.
+    fn uses_threads(&self) -> bool {
+        matches!(
+            self,
+            Self::Run(_)
+                | Self::Plan(_)
+                | Self::Fit(_)
+                | Self::Accuracy(_)
+                | Self::Report(_)
+                | Self::Validate(_)
+                | Self::Compare(_)
+                | Self::Merge(_)
+        )
+    }
 }
 
 impl Cli {
@@ -65,6 +86,11 @@ impl Cli {
             // Plans take and free the same tens of MB many times. What a cell's process does is measured.
             memory::keep_freed_pages();
         }
+        if self.command.uses_threads() {
+            // The library panics at their first use if they cannot be started.
+            let started = rayon::ThreadPoolBuilder::new().build_global();
+            started.context("cannot start the threads that plan")?;
+        }
         match self.command {
             Command::Run(args) => run::run(args),
             Command::Plan(args) => plan::run(&args),
@@ -82,6 +108,7 @@ impl Cli {
             Command::Completions(args) => completions::run(args, Cli::command()),
             Command::Cell(args) => cell::run(&args),
             Command::Machine => machine::run(),
+            Command::Samples(args) => Ok(worker::read_samples(&args)?),
         }
     }
 }

@@ -13,7 +13,12 @@ use spec::Study;
 pub(super) fn resolved(mut study: Study, options: Options, dir: &StudyDir) -> Result<Study, PlanError> {
     if study.cells.iter().any(|study_cell| study_cell.cell.is_open()) {
         let planner = Planner::new(study.roots(), options);
-        resolve(&mut study, &planner, |cell| Ok::<_, PlanError>(tried(dir, cell)))?;
+        resolve(
+            &mut study,
+            &planner,
+            |cell| Ok::<_, PlanError>(tried(dir, cell)),
+            |_, error| Err(error),
+        )?;
     }
     Ok(study)
 }

@@ -228,7 +228,7 @@ fn exit_code(summary: &Summary, expected: bool) -> ExitCode {
     match summary.interrupted {
         // Shells report a program that a signal ended in this way.
         Some(signal) if summary.left > 0 => ExitCode::from(128 + u8::try_from(signal).unwrap_or(0)),
-        _ if summary.left > 0 || summary.failed().next().is_some() || !expected => ExitCode::from(FAILED),
+        _ if summary.left > 0 || summary.has_failures() || !expected => ExitCode::from(FAILED),
         _ => ExitCode::SUCCESS,
     }
 }

@@ -8,7 +8,7 @@ use records::store::StudyDir;
 use results::trainable_share;
 use runner::{Finished, Schedule, Summary, log_tail};
 use serde_json::{Value, json};
-use spec::Study;
+use spec::{Study, StudyCell};
 
 use super::Format;
 use super::cells::{cell_row, cell_table};
@@ -65,10 +65,19 @@ pub(super) fn dry_run(study: &Study, schedule: &Schedule, format: Format) -> Str
 pub(super) fn summary(study: &Study, summary: &Summary, dir: &StudyDir) -> String {
     let mut lines = Vec::new();
     if !summary.finished.is_empty() {
-        let mut table = cell_table(study, &["status", "loss", "step", "peak", "trainable", "time"]);
+        // Which micro-batch was found is not among the axes.
+        let has_axis = study.axes.iter().any(|axis| axis == "batch_size");
+        let shows_batch = !has_axis && study.cells.iter().any(StudyCell::has_found_batch);
+        let found = shows_batch.then_some("batch_size").into_iter();
+        let columns: Vec<&str> = found
+            .chain(["status", "loss", "step", "peak", "trainable", "time"])
+            .collect();
+        let mut table = cell_table(study, &columns);
         for Finished { task, record } in &summary.finished {
-            let figures = figures(&study.cells[task.index].cell, record);
-            table.rows.push(cell_row(study, task.index, Format::Table, figures));
+            let cell = &study.cells[task.index].cell;
+            let batch = shows_batch.then(|| cell.batch_size.into()).into_iter();
+            let values = batch.chain(figures(cell, record));
+            table.rows.push(cell_row(study, task.index, Format::Table, values));
         }
         lines.extend([String::new(), table.aligned()]);
     }
@@ -83,7 +92,10 @@ pub(super) fn summary(study: &Study, summary: &Summary, dir: &StudyDir) -> Strin
         lines.extend(news.map(|line| format!("    {line}")));
         lines.push(format!("    (log: {})\n", log.display()));
     }
-    let trained = study.cells.len() - summary.planned;
+    for reason in &summary.unplanned {
+        lines.push(format!("cannot be planned: {reason}"));
+    }
+    let trained = study.cells.len() - summary.planned - summary.unplanned.len();
     let done = trained - summary.left - summary.failed().count();
     let left = match summary.left {
         0 => String::new(),

@@ -57,6 +57,9 @@ pub enum WorkerError {
         /// The best of the CPU.
         best: &'static str,
     },
+    /// A thread cannot be started.
+    #[error("cannot start a thread")]
+    Thread(#[source] io::Error),
     /// The threads cannot be started.
     #[error(transparent)]
     Threads(#[from] rayon::ThreadPoolBuildError),

@@ -4,8 +4,10 @@
 mod environment;
 mod error;
 mod machine;
+mod samples;
 mod train;
 
 pub use error::WorkerError;
 pub(crate) use machine::offered;
+pub(crate) use samples::read_samples;
 pub(crate) use train::run;

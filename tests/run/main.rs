@@ -10,6 +10,7 @@ mod common;
 mod damage;
 mod environment;
 mod forgetting;
+mod hostile;
 mod ladder;
 mod outcomes;
 mod output;

@@ -124,6 +124,11 @@ impl From<TrainError> for PlanError {
 }
 
 impl PlanError {
+    /// True if the process that read the samples ended before it could say what is wrong with them.
+    pub fn is_of_ended_process(&self) -> bool {
+        matches!(self, Self::Data(DataError::Ended(_)))
+    }
+
     /// The key at fault; the model where the message names none.
     fn key(&self) -> String {
         let key = match self {

@@ -15,13 +15,16 @@ use options::{
 use peft::FileDtype;
 use train::TrainError;
 
-use super::cache::{Key, cached, cached_last};
+use super::cache::{Key, cached, cached_last, lock};
+use super::samples::{self, ReadApart};
 
 /// The inputs of plans, each by a hash of the options that it is made from.
 #[derive(Debug)]
 pub(super) struct Inputs {
     /// Where the names in cells lead.
     roots: Roots,
+    /// What reads samples; this process without one.
+    apart: Option<Arc<dyn ReadApart>>,
     /// Shapes that were read.
     models: Mutex<HashMap<Key, Arc<ModelConfig>>>,
     /// The samples that were read last: cells of a study mostly share theirs.
@@ -30,6 +33,8 @@ pub(super) struct Inputs {
     sampler: Mutex<Option<(Key, Arc<Sampler>)>>,
     /// The lengths of a file's samples that were read last.
     lengths: Mutex<Option<(Key, Arc<TextLengths>)>>,
+    /// Why samples were not read: those that ended the process that read them are not tried twice.
+    ended: Mutex<HashMap<Key, String>>,
     /// Counts of the torch stack's models: most cells of a spec differ in batch and length alone.
     torch_counts: Mutex<HashMap<Key, torch::Counts>>,
     /// Sizes of adapters' files.
@@ -40,13 +45,15 @@ pub(super) struct Inputs {
 
 impl Inputs {
     /// Nothing is read yet; the names in cells lead to `roots`.
-    pub(super) fn new(roots: Roots) -> Self {
+    pub(super) fn new(roots: Roots, apart: Option<Arc<dyn ReadApart>>) -> Self {
         Self {
             roots,
+            apart,
             models: Mutex::default(),
             samples: Mutex::default(),
             sampler: Mutex::default(),
             lengths: Mutex::default(),
+            ended: Mutex::default(),
             torch_counts: Mutex::default(),
             adapter_files: Mutex::default(),
             checkpoint_files: Mutex::default(),
@@ -65,21 +72,44 @@ impl Inputs {
     }
 
     /// The cell's samples in their order.
-    pub(super) fn sampler(&self, options: &DataOptions, config: &ModelConfig) -> Result<Arc<Sampler>, DataError> {
+    pub(super) fn sampler(
+        &self,
+        cell: &Cell,
+        options: &DataOptions,
+        config: &ModelConfig,
+    ) -> Result<Arc<Sampler>, DataError> {
         cached_last(&self.sampler, Key::of(&(options, config)), || {
-            let read = || TrainingSamples::read(options, config, &self.roots);
-            cached_last(&self.samples, Key::of(&(of_any_order(options), config)), read)?.sampler(options)
+            let key = Key::of(&(of_any_order(options), config));
+            let read = || samples::training(self.apart.as_deref(), cell, options, config, &self.roots);
+            cached_last(&self.samples, key, || self.unless_ended(key, read))?.sampler(options)
         })
     }
 
     /// The lengths of the samples of the cell's file.
-    pub(super) fn lengths(&self, options: &DataOptions, config: &ModelConfig) -> Result<Arc<TextLengths>, DataError> {
+    pub(super) fn lengths(
+        &self,
+        cell: &Cell,
+        options: &DataOptions,
+        config: &ModelConfig,
+    ) -> Result<Arc<TextLengths>, DataError> {
         let of_any_length = DataOptions {
             max_seq_length: 0,
             ..of_any_order(options)
         };
-        cached_last(&self.lengths, Key::of(&(of_any_length, config)), || {
-            data::lengths(options, config, &self.roots)
+        let key = Key::of(&(of_any_length, config));
+        let read = || samples::lengths(self.apart.as_deref(), cell, options, config, &self.roots);
+        cached_last(&self.lengths, key, || self.unless_ended(key, read))
+    }
+
+    /// Reads samples, unless those of this key ended the process that read them.
+    fn unless_ended<T>(&self, key: Key, read: impl FnOnce() -> Result<T, DataError>) -> Result<T, DataError> {
+        if let Some(reason) = lock(&self.ended).get(&key) {
+            return Err(DataError::Ended(reason.clone()));
+        }
+        read().inspect_err(|error| {
+            if let DataError::Ended(reason) = error {
+                lock(&self.ended).insert(key, reason.clone());
+            }
         })
     }
 

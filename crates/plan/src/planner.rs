@@ -27,6 +27,7 @@ use super::figures::{Needed, prediction_from, with_reserved, with_rounding, with
 use super::headroom::Headroom;
 use super::inputs::Inputs;
 use super::ranges::{self, OtherLoads};
+use super::samples::ReadApart;
 use super::speed::{Speed, speed};
 use super::torch_configuration::torch_configuration;
 
@@ -83,9 +84,17 @@ impl Planner {
     /// A planner of cells whose names lead to `roots`.
     pub fn new(roots: impl Into<Roots>, options: Options) -> Self {
         Self {
-            inputs: Inputs::new(roots.into()),
+            inputs: Inputs::new(roots.into(), None),
             options,
             other_peaks: Mutex::default(),
+        }
+    }
+
+    /// A planner of the cells of a study, whose samples `apart` reads.
+    pub fn reading_apart(roots: Roots, options: Options, apart: Arc<dyn ReadApart>) -> Self {
+        Self {
+            inputs: Inputs::new(roots, Some(apart)),
+            ..Self::new(Roots::default(), options)
         }
     }
 
@@ -206,7 +215,9 @@ impl Planner {
         }
         let config = self.checked_model(cell)?;
         let options = cell.train_options();
-        let steps = batches::steps(&options.data, &config, || self.inputs.sampler(&options.data, &config))?;
+        let steps = batches::steps(&options.data, &config, || {
+            self.inputs.sampler(cell, &options.data, &config)
+        })?;
         let level = cell.instruction_set.level().or(self.options.instruction_set);
         let level = level.unwrap_or_else(|| kernels::resolve(cell.instruction_set));
         let planned = train::dry_run(&options, level, &config, &steps.steps)?;
@@ -353,8 +364,8 @@ impl Planner {
                 empty_cache_steps: cell.empty_cache_steps,
             },
             cell.attn_implementation == Attention::FlashAttention2,
-            || self.inputs.sampler(options, model),
-            || self.inputs.lengths(options, model),
+            || self.inputs.sampler(cell, options, model),
+            || self.inputs.lengths(cell, options, model),
         )
     }
 

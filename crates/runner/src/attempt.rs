@@ -24,13 +24,13 @@ use super::schedule::previous_record;
 use super::task::Task;
 use super::worker::{Launch, Worker};
 
-/// Records a cell as oversize instead of training it.
+/// Records why a cell is not trained.
 pub(super) fn leave_out(
     task: &Task,
     cell: &Cell,
     dir: &CellDir,
     study: &Study,
-    reason: String,
+    (status, reason): (Status, String),
 ) -> Result<Record, RunError> {
     prepare(dir, cell, study, task.prediction.as_ref()).map_err(|source| RunError::Cell {
         cell_id: task.cell_id.clone(),
@@ -39,7 +39,7 @@ pub(super) fn leave_out(
     })?;
     let record = Record {
         cell_id: task.cell_id.clone(),
-        status: Status::Oversize,
+        status,
         reason: Some(reason),
         attempt: task.attempt,
         retried: Vec::new(),

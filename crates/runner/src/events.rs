@@ -1,7 +1,10 @@
 //! The events of a run in one queue: messages of children, their ends, and signals.
 
 use std::ffi::c_int;
-use std::io;
+use std::io::{self, Write, stderr};
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
@@ -36,24 +39,58 @@ pub(super) struct Events {
     sender: Sender<Message>,
     receiver: Receiver<Message>,
     signals: Handle,
+    /// True while signals go to the queue. Else they end this process.
+    queues: Arc<AtomicBool>,
     /// The first signal that asked this run to stop.
     interrupted: Option<c_int>,
 }
 
+/// Signals go to the queue until this is dropped.
+pub(super) struct Queued {
+    queues: Arc<AtomicBool>,
+    before: bool,
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        self.queues.store(self.before, SeqCst);
+    }
+}
+
 impl Events {
-    /// Opens the queue and catches SIGINT and SIGTERM.
+    /// Opens the queue and catches SIGINT and SIGTERM. They end this process at once until [`Self::queue_signals`]: the
+    /// files of cells may take long to read for predictions, and nothing is lost meanwhile.
     pub(super) fn open() -> Result<Self, RunError> {
         let (sender, receiver) = mpsc::channel();
         let signals = Signals::new([SIGINT, SIGTERM]).map_err(RunError::Signals)?;
         let handle = signals.handle();
-        let forward = sender.clone();
-        spawn("signals", move || forward_signals(signals, &forward)).map_err(RunError::Signals)?;
+        let queues = Arc::new(AtomicBool::new(false));
+        let (forward, are_queued) = (sender.clone(), Arc::clone(&queues));
+        spawn("signals", move || forward_signals(signals, &forward, &are_queued)).map_err(RunError::Signals)?;
         Ok(Self {
+            queues,
             sender,
             receiver,
             signals: handle,
             interrupted: None,
         })
+    }
+
+    /// Has signals go to the queue.
+    pub(super) fn queue_signals(&self) -> Queued {
+        self.set_queues(true)
+    }
+
+    /// Has signals end this process.
+    pub(super) fn let_signals_end(&self) -> Queued {
+        self.set_queues(false)
+    }
+
+    fn set_queues(&self, queues: bool) -> Queued {
+        Queued {
+            before: self.queues.swap(queues, SeqCst),
+            queues: Arc::clone(&self.queues),
+        }
     }
 
     /// A sender into the queue.
@@ -87,10 +124,24 @@ impl Drop for Events {
     }
 }
 
-/// The first signal is a request. The second ends this process by default, and its child with it.
-fn forward_signals(mut signals: Signals, forward: &Sender<Message>) {
+/// Ends this process before the first cell is trained, when nothing is lost.
+#[expect(clippy::exit, reason = "what predicts cannot be asked to stop")]
+pub(super) fn end_at_once(signal: c_int) -> ! {
+    let _ = writeln!(
+        stderr(),
+        "interrupted while cells are predicted; the same command goes on from here"
+    );
+    // As a run that is stopped later ends.
+    process::exit(128 + signal)
+}
+
+/// While signals are queued, the first is a request. The second ends this process by default, and its child with it.
+fn forward_signals(mut signals: Signals, forward: &Sender<Message>, are_queued: &AtomicBool) {
     let mut asked = false;
     for signal in signals.forever() {
+        if !are_queued.load(SeqCst) {
+            end_at_once(signal);
+        }
         if asked {
             let _ = emulate_default_handler(signal);
         }

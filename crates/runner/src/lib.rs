@@ -17,6 +17,7 @@ mod progress;
 pub mod protocol;
 mod provenance;
 mod run;
+pub mod samples;
 mod schedule;
 mod status;
 mod summary;

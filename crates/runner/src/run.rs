@@ -1,11 +1,11 @@
 //! The run: lock, schedule, predict, then one cell after the other.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fs;
+use std::sync::Arc;
 
 use base::text::format;
 use base::whole_file;
-use cell::Cell;
 use plan::{Planner, advice};
 use rayon::prelude::*;
 use records::prediction::Verdict;
@@ -25,8 +25,9 @@ use super::lock::FolderLock;
 use super::options::Options;
 use super::predicted;
 use super::progress::Progress;
+use super::samples::Apart;
 use super::schedule::{Schedule, is_kept, schedule, task_of};
-use super::status::is_failure;
+use super::status::{is_failure, is_lost};
 use super::summary::{Finished, Summary};
 use super::task::{Cached, Task};
 use super::trials;
@@ -48,8 +49,9 @@ pub fn run(study: &mut Study, options: &Options, progress: &mut dyn Progress) ->
     whole_file::remove_left_over(dir.path());
     refuse_another(study, &dir)?;
     let mut events = Events::open()?;
-    let planner = Planner::new(study.roots(), options.planning());
-    trials::resolve(study, &planner, &dir, options, &mut events, progress)?;
+    let apart = Apart::new(study.roots(), study.limits.timeout).map_err(RunError::Program)?;
+    let planner = Planner::reading_apart(study.roots(), options.planning(), Arc::new(apart));
+    let unresolved = trials::resolve(study, &planner, &dir, options, &mut events, progress)?;
     ladder::add_fallbacks(study, &planner, options);
     write_study(study, &dir)?;
 
@@ -72,8 +74,9 @@ pub fn run(study: &mut Study, options: &Options, progress: &mut dyn Progress) ->
             }
         }
     }
-    predicted::plan(study, &planner, &dir)?;
+    let unplanned = predicted::plan(study, &planner, &dir, &unresolved)?;
     predict(study, &planner, &mut tasks);
+    let _queued = events.queue_signals();
     progress.started(&overview);
     for note in notes {
         progress.note(&note);
@@ -85,6 +88,7 @@ pub fn run(study: &mut Study, options: &Options, progress: &mut dyn Progress) ->
         options,
         dir,
         planner,
+        unresolved,
         events,
         tasks: tasks.into(),
         kept,
@@ -93,7 +97,8 @@ pub fn run(study: &mut Study, options: &Options, progress: &mut dyn Progress) ->
     let left = run.all(progress)?;
     let summary = Summary {
         left,
-        planned: overview.planned,
+        planned: overview.planned - unplanned.len(),
+        unplanned,
         finished: run.finished,
         kept: run.kept,
         interrupted: run.events.interrupted(),
@@ -108,6 +113,8 @@ struct Run<'a> {
     options: &'a Options,
     dir: StudyDir,
     planner: Planner,
+    /// Why values that cells leave open cannot be found, by their ids.
+    unresolved: HashMap<String, String>,
     events: Events,
     /// The cells to run.
     tasks: VecDeque<Task>,
@@ -148,7 +155,12 @@ impl Run<'_> {
         progress.cell_started(task);
         let study_cell = &self.study.cells[task.index];
         let dir = self.dir.cell(&study_cell.id);
+        if let Some(reason) = self.unresolved.get(&study_cell.id) {
+            let reason = (Status::Failed, reason.clone());
+            return attempt::leave_out(task, &study_cell.cell, &dir, self.study, reason).map(Some);
+        }
         if let Some(reason) = self.left_out(task, study_cell) {
+            let reason = (Status::Oversize, reason);
             return attempt::leave_out(task, &study_cell.cell, &dir, self.study, reason).map(Some);
         }
         let mut retried = Vec::new();
@@ -162,9 +174,8 @@ impl Run<'_> {
             let Some(mut record) = attempts.run(task, &study_cell.cell, &dir)? else {
                 return Ok(None);
             };
-            let is_lost = matches!(record.status, Status::Killed | Status::Lost);
             let may_retry = retried.len() < self.study.limits.retries as usize;
-            if is_lost && may_retry && attempts.events.interrupted().is_none() {
+            if is_lost(record.status) && may_retry && attempts.events.interrupted().is_none() {
                 let reason = record.reason.unwrap_or_default();
                 attempts
                     .progress
@@ -200,12 +211,12 @@ impl Run<'_> {
                 smaller.id
             ));
         }
-        oversize(task, &study_cell.cell, self.options.machine_bytes())
-            .filter(|_| self.options.skip_oversize || study_cell.is_fallback())
+        oversize(task, self.options.machine_bytes()).filter(|_| self.options.skip_oversize || study_cell.is_fallback())
     }
 
     /// Adds the cell that follows one that ran out of memory, and runs it next if it has no result.
     fn follow(&mut self, index: usize, progress: &mut dyn Progress) -> Result<(), RunError> {
+        let _queued = self.events.let_signals_end();
         let mut last = index;
         while let Some(next) = ladder::follow(self.study, &self.planner, last) {
             write_study(self.study, &self.dir)?;
@@ -260,8 +271,8 @@ fn predict(study: &Study, planner: &Planner, tasks: &mut [Task]) {
     });
 }
 
-/// The reason why a cell will not fit into its budget or, without one, into the machine; `None` if it fits.
-fn oversize(task: &Task, cell: &Cell, machine_bytes: Option<u64>) -> Option<String> {
+/// The reason why a cell will not fit into its budget and into the machine; `None` if it fits.
+fn oversize(task: &Task, machine_bytes: Option<u64>) -> Option<String> {
     let prediction = task.prediction.as_ref()?;
     let size = |bytes: u64| format::bytes((bytes as f64).into());
     if let (Some(_), Some(budget)) = (prediction.past_host_budget(), prediction.host_budget_bytes) {
@@ -282,8 +293,7 @@ fn oversize(task: &Task, cell: &Cell, machine_bytes: Option<u64>) -> Option<Stri
     }
     let process = prediction.process_peak_bytes? + prediction.more_while_loading();
     let machine = machine_bytes?;
-    let past = cell.device_memory.is_none() && process > machine;
-    past.then(|| {
+    (process > machine).then(|| {
         let (process, machine) = (size(process), size(machine));
         format!("predicted process {process}, and this machine has {machine}")
     })

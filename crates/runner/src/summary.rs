@@ -22,6 +22,8 @@ pub struct Summary {
     pub left: usize,
     /// The number of cells that are planned and not run.
     pub planned: usize,
+    /// The cells that should be and cannot be planned: the reason of each, with its place.
+    pub unplanned: Vec<String>,
     /// The signal that ended the run early.
     pub interrupted: Option<c_int>,
 }
@@ -37,6 +39,11 @@ pub struct Finished {
 }
 
 impl Summary {
+    /// True if a cell failed, or cannot be planned.
+    pub fn has_failures(&self) -> bool {
+        !self.unplanned.is_empty() || self.failed().next().is_some()
+    }
+
     /// The cells of this run that failed.
     pub fn failed(&self) -> impl Iterator<Item = &Finished> {
         self.finished

@@ -13,14 +13,16 @@ use super::trial::Trial;
 use crate::{PlanError, Planner};
 
 /// Finds the values that the cells of `study` leave open. `tried` takes a real step with a cell, or says how an earlier
-/// one ended; `None` if there is none. Repeats get the same values. Of cells that come to the same the first one stays.
+/// one ended; `None` if there is none. `failed` is told of repeats that cannot be planned or tried, which stay open.
+/// Repeats get the same values. Of cells that come to the same the first one stays.
 ///
 /// # Errors
-/// A cell cannot be planned, or a real step cannot be taken.
+/// Those of `failed`.
 pub fn resolve<E: From<PlanError>>(
     study: &mut Study,
     planner: &Planner,
     mut tried: impl FnMut(&Cell) -> Result<Option<Trial>, E>,
+    mut failed: impl FnMut(&[StudyCell], E) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut first = 0;
     while first < study.cells.len() {
@@ -29,51 +31,61 @@ pub fn resolve<E: From<PlanError>>(
         let count = repeats
             .take_while(|study_cell| study_cell.asked().group_id() == group)
             .count();
-        let cells: Vec<Cell> = study.cells[first..first + count]
-            .iter()
-            .map(|study_cell| study_cell.asked().clone())
-            .collect();
         let repeats = &mut study.cells[first..first + count];
-        if let Some(asked) = cells[0].auto_batch_size {
-            let search = Search {
-                planner,
-                cells: &cells,
-                tried: &mut tried,
-                trials: Trials::default(),
-            };
-            let found = search.run(asked)?;
-            study.notes.push(note(&cells[0], "auto_batch_size", &words(&found)));
-            for (study_cell, asked) in repeats.iter_mut().zip(cells) {
-                let cell = Cell {
-                    batch_size: found.batch_size,
-                    gradient_accumulation_steps: found.gradient_accumulation_steps,
-                    auto_batch_size: None,
-                    ..asked.clone()
-                };
-                set(study_cell, cell, asked, found.trials);
-            }
-        } else if let Checkpointing::Auto(ByteSize(bytes)) = cells[0].gradient_checkpointing {
-            let found = least_recomputation(planner, &cells, bytes)?;
-            // Blocks that do not recompute have no inputs to offload.
-            let keeps_none = found == Checkpointing::None && cells[0].offload.checkpoints;
-            let mut words = to_flow_yaml(&serde_json::to_value(&found).unwrap_or_default());
-            if keeps_none {
-                words += ", so offload.checkpoints is left out";
-            }
-            study.notes.push(note(&cells[0], "gradient_checkpointing", &words));
-            for (study_cell, asked) in repeats.iter_mut().zip(cells) {
-                let mut cell = Cell {
-                    gradient_checkpointing: found.clone(),
-                    ..asked.clone()
-                };
-                cell.offload.checkpoints &= !keeps_none;
-                set(study_cell, cell, asked, Trials::default());
-            }
+        if let Err(error) = resolve_repeats(repeats, planner, &mut tried, &mut study.notes) {
+            failed(repeats, error)?;
         }
         first += count;
     }
     merge(study);
     bind_figures(study);
+    Ok(())
+}
+
+/// Finds what the repeats of one cell leave open.
+fn resolve_repeats<E: From<PlanError>>(
+    repeats: &mut [StudyCell],
+    planner: &Planner,
+    tried: &mut dyn FnMut(&Cell) -> Result<Option<Trial>, E>,
+    notes: &mut Vec<String>,
+) -> Result<(), E> {
+    let cells: Vec<Cell> = repeats.iter().map(|study_cell| study_cell.asked().clone()).collect();
+    if let Some(asked) = cells[0].auto_batch_size {
+        let search = Search {
+            planner,
+            cells: &cells,
+            tried,
+            trials: Trials::default(),
+        };
+        let found = search.run(asked)?;
+        notes.push(note(&cells[0], "auto_batch_size", &words(&found)));
+        for (study_cell, asked) in repeats.iter_mut().zip(cells) {
+            let cell = Cell {
+                batch_size: found.batch_size,
+                gradient_accumulation_steps: found.gradient_accumulation_steps,
+                auto_batch_size: None,
+                ..asked.clone()
+            };
+            set(study_cell, cell, asked, found.trials);
+        }
+    } else if let Checkpointing::Auto(ByteSize(bytes)) = cells[0].gradient_checkpointing {
+        let found = least_recomputation(planner, &cells, bytes)?;
+        // Blocks that do not recompute have no inputs to offload.
+        let keeps_none = found == Checkpointing::None && cells[0].offload.checkpoints;
+        let mut words = to_flow_yaml(&serde_json::to_value(&found).unwrap_or_default());
+        if keeps_none {
+            words += ", so offload.checkpoints is left out";
+        }
+        notes.push(note(&cells[0], "gradient_checkpointing", &words));
+        for (study_cell, asked) in repeats.iter_mut().zip(cells) {
+            let mut cell = Cell {
+                gradient_checkpointing: found.clone(),
+                ..asked.clone()
+            };
+            cell.offload.checkpoints &= !keeps_none;
+            set(study_cell, cell, asked, Trials::default());
+        }
+    }
     Ok(())
 }
 
