@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail, ensure};
+use polars_core::frame::DataFrame;
 use records::store::STUDY_FILE;
 use records::store::StudyDir;
 use report::compare::{Gate, compare, differences, varying};
@@ -12,7 +13,7 @@ use report::{Entry, entries};
 use results::frame;
 
 use super::comparison_view::{ComparisonView, Output};
-use super::{exit_code, print, studies};
+use super::{exit_code, print, studies, warn};
 
 const EXAMPLES: &str = "Examples:
   expctl compare baseline.csv results/quickstart
@@ -109,9 +110,9 @@ fn read_rows(path: &Path) -> anyhow::Result<Vec<Entry>> {
                 path.display()
             )
         })?;
-        frame::read(file)?
+        read_frame(file)?
     } else if is_frame(path) {
-        frame::read(path)?
+        read_frame(path)?
     } else {
         let (dir, study) = studies::open(path, None)?;
         studies::read(&dir, &study, false)?.frame()?
@@ -128,4 +129,18 @@ fn read_rows(path: &Path) -> anyhow::Result<Vec<Entry>> {
         );
     }
     Ok(rows)
+}
+
+/// A frame of a file. Warns of one that no hash proves.
+fn read_frame(path: &Path) -> anyhow::Result<DataFrame> {
+    let (frame, is_proven) = frame::read(path)?;
+    // A CSV file is for spreadsheets, and has none.
+    let is_csv = path.extension().is_some_and(|extension| extension == "csv");
+    if !is_proven && !is_csv {
+        warn(&format!(
+            "`{}` has no hash: a changed byte would not be noticed",
+            path.display()
+        ));
+    }
+    Ok(frame)
 }

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use cell::Data;
-use records::store::StudyDir;
+use records::store::{StudyDir, make_room_unless_file};
 use report::{About, Rendered, Template};
 use results::frame;
 use results::timeline;
@@ -47,6 +47,8 @@ pub(super) struct StudyReport<'s> {
     template: Template,
     /// The Markdown file.
     pub(super) output: PathBuf,
+    /// True if it lies in the study's folder and the spec names no place: all of its files are the study's.
+    is_own: bool,
     /// The frames beside a report in a place that the spec names; `None` if they are in the study's folder anyway.
     beside: Option<FramesBeside>,
 }
@@ -62,6 +64,7 @@ impl<'s> StudyReport<'s> {
         template: Option<&str>,
         place: Place,
     ) -> anyhow::Result<Self> {
+        let is_own = matches!(place, Place::Own) && study.report.output.is_none();
         let (output, keeps_frames) = match place {
             Place::Own => (own_output(study, dir), true),
             Place::Published => (publish_of(study)?.to_path_buf(), true),
@@ -72,9 +75,14 @@ impl<'s> StudyReport<'s> {
             study,
             dir,
             template: template.map_or_else(|| template_of(study), Template::named),
+            is_own,
             beside: (keeps_frames && !in_folder).then(|| FramesBeside::of(&output)),
             output,
         };
+        if report.is_own {
+            make_room_unless_file(&report.output)
+                .with_context(|| format!("cannot make room for `{}`", report.output.display()))?;
+        }
         refuse_overwriting(&report.output, study, dir, &report.template)?;
         Ok(report)
     }
@@ -122,7 +130,7 @@ impl<'s> StudyReport<'s> {
     /// Writes the report. Returns it and the files that changed.
     pub(super) fn write(&self, frames: &Frames) -> anyhow::Result<(Rendered, Vec<PathBuf>)> {
         let rendered = self.render(frames)?;
-        let written = report::write(&rendered, &self.output)?;
+        let written = report::write(&rendered, &self.output, self.is_own)?;
         Ok((rendered, written))
     }
 }

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use base::foreign;
 use base::whole_file;
-use records::store::{StoreError, write_if_changed};
+use records::store::{StoreError, write_if_changed, write_own};
 
 use super::error::ReportError;
 use super::html;
@@ -63,15 +64,17 @@ fn writable(output: &Path, tried: std::io::Result<()>) -> Result<(), ReportError
 }
 
 /// Writes the report: Markdown and its charts or, if `output` ends in `.html`, one page with the charts inside. A file
-/// that would not change is left alone. Returns the files that changed.
+/// that would not change is left alone. In a study's own folder, `is_own`, what lies in the place of a file makes room.
+/// Returns the files that changed.
 ///
 /// # Errors
 /// A file cannot be written, or the page cannot be made.
-pub fn write(rendered: &Rendered, output: &Path) -> Result<Vec<PathBuf>, ReportError> {
+pub fn write(rendered: &Rendered, output: &Path, is_own: bool) -> Result<Vec<PathBuf>, ReportError> {
     make_folder(output)?;
+    let write = if is_own { write_own } else { write_if_changed };
     let mut written = Vec::new();
     for (path, text) in files(rendered, output)? {
-        if write_if_changed(&path, text.as_bytes())? {
+        if write(&path, text.as_bytes())? {
             written.push(path);
         }
     }
@@ -84,7 +87,7 @@ pub fn write(rendered: &Rendered, output: &Path) -> Result<Vec<PathBuf>, ReportE
 /// The page cannot be made.
 pub fn stale_files(rendered: &Rendered, output: &Path) -> Result<Vec<Stale>, ReportError> {
     let stale = |(path, text): (PathBuf, Cow<'_, str>)| {
-        let Ok(bytes) = fs::read(&path) else {
+        let Ok(bytes) = foreign::read(&path) else {
             return Some(Stale { path, line: None });
         };
         let is = String::from_utf8_lossy(&bytes);

@@ -103,7 +103,12 @@ pub fn collect(dir: &StudyDir, study: &Study, all: bool) -> Result<Collection, S
 pub fn read_cell(folder: &CellDir) -> Result<Cell, Unreadable> {
     let text = read_cell_yaml(folder)?;
     let path = folder.cell_yaml();
-    spec::read_cell(&path.display().to_string(), &text).map_err(|error| Unreadable::Cell(error.to_string()))
+    let cell = spec::read_cell(&path.display().to_string(), &text);
+    let cell = cell.map_err(|error| Unreadable::Cell(error.to_string()))?;
+    match cell.id() {
+        id if id == folder.id() => Ok(cell),
+        id => Err(Unreadable::Cell(format!("`{}` is of the cell {id}", path.display()))),
+    }
 }
 
 impl Collection {

@@ -5,6 +5,7 @@ use std::io;
 use super::error::{StoreError, io_error};
 use super::folders::CellDir;
 use super::place::read_in_place;
+use super::records::check_older;
 use super::seal::{check_yaml, seal_yaml};
 use super::write::write_own;
 
@@ -25,6 +26,8 @@ pub fn read_cell_yaml(dir: &CellDir) -> Result<String, StoreError> {
     let path = dir.cell_yaml();
     let bytes = read_in_place(&path)?.ok_or_else(|| io_error("read", &path)(io::ErrorKind::NotFound.into()))?;
     let yaml = String::from_utf8(bytes).map_err(|_| StoreError::Damaged(path.clone()))?;
-    check_yaml(&yaml, &dir.id(), &path)?;
+    if !check_yaml(&yaml, &dir.id(), &path)? {
+        check_older(dir, &path)?;
+    }
     Ok(yaml)
 }

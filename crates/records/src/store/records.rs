@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::error::{StoreError, invalid, io_error};
 use super::folders::CellDir;
 use super::place::{make_room_unless_file, read_in_place};
-use super::seal::{open_json, seal_json, sha256_of_file};
+use super::seal::{is_sealed, open_json, seal_json, sha256_of_file};
 use super::write::{write_atomically, write_own};
 use crate::Record;
 use crate::prediction::Prediction;
@@ -99,6 +99,17 @@ pub fn read_record_at(path: &Path) -> Result<Option<Record>, StoreError> {
     Ok(Some(record))
 }
 
+/// Checks that a file without a seal is of an older version, as its record then is.
+///
+/// # Errors
+/// The record has a seal, so the file had one.
+pub(super) fn check_older(dir: &CellDir, path: &Path) -> Result<(), StoreError> {
+    match read_in_place(&dir.record()) {
+        Ok(Some(record)) if is_sealed(&record) => Err(StoreError::Damaged(path.to_path_buf())),
+        _ => Ok(()),
+    }
+}
+
 /// Writes a cell's prediction.
 ///
 /// # Errors
@@ -118,7 +129,10 @@ pub fn read_prediction(dir: &CellDir) -> Result<Option<Prediction>, StoreError> 
     let Some(json) = read_in_place(&path)? else {
         return Ok(None);
     };
-    let (json, _) = open_json(&json, &dir.id(), &path)?;
+    let (json, is_sealed) = open_json(&json, &dir.id(), &path)?;
+    if !is_sealed {
+        check_older(dir, &path)?;
+    }
     serde_json::from_slice(&json)
         .map(Some)
         .map_err(|source| invalid("prediction", &path, source))

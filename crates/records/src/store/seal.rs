@@ -63,23 +63,30 @@ pub(super) fn open_json(sealed: &[u8], of: &str, path: &Path) -> Result<(Vec<u8>
     Ok(([map, b"\n}\n"].concat(), true))
 }
 
+/// True if a file of JSON ends as a sealed one does.
+pub(super) fn is_sealed(json: &[u8]) -> bool {
+    json.strip_suffix(END)
+        .and_then(|rest| rest.split_at_checked(rest.len().checked_sub(HEX)?))
+        .is_some_and(|(rest, _)| rest.ends_with(LAST_KEY))
+}
+
 /// Adds a seal to YAML.
 pub fn seal_yaml(yaml: &str, of: &str) -> String {
     format!("{FIRST_LINE}{}\n{yaml}", sha256(&[yaml.as_bytes(), of.as_bytes()]))
 }
 
-/// Checks the seal of YAML, if it has one.
+/// Checks the seal of YAML, if it has one. Returns whether it has.
 ///
 /// # Errors
 /// It does not hold.
-pub fn check_yaml(sealed: &str, of: &str, path: &Path) -> Result<(), StoreError> {
+pub fn check_yaml(sealed: &str, of: &str, path: &Path) -> Result<bool, StoreError> {
     let (first, yaml) = sealed.split_once('\n').unwrap_or((sealed, ""));
     if !first.starts_with('#') && !sealed.trim().is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     let hash = sha256(&[yaml.as_bytes(), of.as_bytes()]);
     match first.strip_prefix(FIRST_LINE) == Some(&hash) {
-        true => Ok(()),
+        true => Ok(true),
         false => Err(StoreError::Damaged(path.to_path_buf())),
     }
 }

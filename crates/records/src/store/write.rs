@@ -1,9 +1,9 @@
 //! Atomic writes.
 
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 
+use base::foreign;
 use base::whole_file;
 
 use super::error::{StoreError, io_error};
@@ -22,7 +22,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
 /// # Errors
 /// Those of [`write_atomically`].
 pub fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<bool, StoreError> {
-    if fs::read(path).is_ok_and(|old| old == bytes) {
+    if foreign::read(path).is_ok_and(|old| old == bytes) {
         return Ok(false);
     }
     write_atomically(path, bytes).map(|()| true)

@@ -189,7 +189,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cells.csv");
         std::fs::write(&path, csv(&frame).unwrap()).unwrap();
-        assert!(read(&path).unwrap().equals_missing(&frame), "and CSV");
+        assert!(read(&path).unwrap().0.equals_missing(&frame), "and CSV");
         let config = frame.column("group_id").unwrap();
         assert_eq!(config.get(0).unwrap(), config.get(2).unwrap());
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use base::foreign;
 use base::guarded::guarded;
 use polars_core::prelude::*;
 use polars_io::SerReader;
@@ -100,27 +101,29 @@ pub(super) fn read_parquet(file: File) -> Result<ReadParquet, String> {
     })
 }
 
-/// Reads a frame's file: Parquet, or CSV with the columns' own types.
+/// Reads a frame's file: Parquet, or CSV with the columns' own types. Also says whether a hash proves it: CSV has none, and
+/// neither has the Parquet of older versions.
 ///
 /// # Errors
 /// The file cannot be read, has no column `cell_id`, or has a value of a wrong type.
-pub fn read(path: &Path) -> Result<DataFrame, FrameError> {
+pub fn read(path: &Path) -> Result<(DataFrame, bool), FrameError> {
     let wrong = |why: String| FrameError::File {
         path: path.to_path_buf(),
         why,
     };
-    let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
-    let frame = match path.extension() {
-        Some(extension) if extension == "csv" => from_csv(file).map_err(|error| wrong(error.to_string()))?,
+    let file = foreign::open(path).map_err(|error| wrong(error.to_string()))?;
+    let (frame, is_proven) = match path.extension() {
+        Some(extension) if extension == "csv" => (from_csv(file), false),
         _ => {
             let read = read_parquet(file).map_err(wrong)?;
-            older::translate(read.frame).map_err(|error| wrong(error.to_string()))?
+            (older::translate(read.frame), read.is_proven)
         }
     };
+    let frame = frame.map_err(|error| wrong(error.to_string()))?;
     if frame.column("cell_id").is_err() {
         return Err(wrong("it has no column `cell_id`".into()));
     }
-    Ok(frame)
+    Ok((frame, is_proven))
 }
 
 /// Reads every field as text first: an id such as `1234567890e1` is not a number, even among numbers.

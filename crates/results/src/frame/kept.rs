@@ -1,9 +1,10 @@
 //! Frames that are kept beside a report, so that the report can be checked and made again without the study's folder.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use base::foreign;
 use polars_core::prelude::*;
 use records::store::{StoreError, move_aside, write_atomically};
 use spec::Invocation;
@@ -55,7 +56,7 @@ impl KeptFrame {
             path: path.to_path_buf(),
             why,
         };
-        let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+        let file = foreign::open(path).map_err(|error| wrong(error.to_string()))?;
         let read = read_parquet(file).map_err(wrong)?;
         let invocation = read
             .entries
@@ -185,7 +186,7 @@ enum Damaged {
 impl Damaged {
     /// What an unreadable file is; `None` if it is another's.
     fn of(path: &Path) -> Option<Self> {
-        let bytes = fs::read(path).ok()?;
+        let bytes = foreign::read(path).ok()?;
         let has_entry = bytes
             .windows(INVOCATION.len())
             .any(|window| window == INVOCATION.as_bytes());

@@ -73,7 +73,7 @@ c,L4,bfloat16,false,step,after_step,,,,
         let read_from = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);
             std::fs::write(&path, bytes).unwrap();
-            read(&path).unwrap()
+            read(&path).unwrap().0
         };
         let old = read_from("old.csv", OLD.as_bytes());
         assert!(old.equals_missing(&read_from("new.csv", NEW.as_bytes())), "{old:?}");
