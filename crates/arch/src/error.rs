@@ -26,6 +26,14 @@ pub enum ConfigError {
         families()
     )]
     UnknownFamily { name: String },
+    #[error(
+        "unknown `model_type` {name}, though `architectures` names {class}; write `model_type: {known}` if the model is one"
+    )]
+    UnknownType {
+        name: String,
+        class: String,
+        known: &'static str,
+    },
     #[error("`{key}`: expected {expected}, found {found}")]
     Value {
         key: String,

@@ -37,7 +37,7 @@ impl ModelConfig {
     }
 }
 
-/// The file's family: by `model_type`, or else by a class among its `architectures`.
+/// The file's family: by `model_type`, or by a class among its `architectures` if it has none.
 fn family(values: &Map<String, Value>) -> Result<Family, ConfigError> {
     let model_type = values.get("model_type").and_then(Value::as_str);
     let classes = architectures(values);
@@ -50,13 +50,21 @@ fn family(values: &Map<String, Value>) -> Result<Family, ConfigError> {
         let name = model_type.unwrap_or("with a `text_config`");
         return Err(ConfigError::UnknownFamily { name: name.into() });
     }
-    let by_type = Family::ALL.iter().find(|family| Some(family.name()) == model_type);
-    let found = by_type.or_else(|| {
-        let mut families = Family::ALL.iter();
-        families.find(|family| classes.iter().any(|class| is_of(family, class)))
-    });
-    match (found, model_type) {
-        (Some(family), _) => Ok(*family),
+    if let Some(family) = Family::ALL.iter().find(|family| Some(family.name()) == model_type) {
+        return Ok(*family);
+    }
+    let class_of = |family: &Family| classes.iter().find(|class| is_of(family, class));
+    let by_class = Family::ALL
+        .iter()
+        .find_map(|family| Some((*family, *class_of(family)?)));
+    match (by_class, model_type) {
+        (Some((family, _)), None) => Ok(family),
+        // Its modelling code may be another's.
+        (Some((family, class)), Some(name)) => Err(ConfigError::UnknownType {
+            name: name.into(),
+            class: class.into(),
+            known: family.name(),
+        }),
         (None, Some(name)) => Err(ConfigError::UnknownFamily { name: name.into() }),
         (None, None) if classes.is_empty() => Err(ConfigError::NoFamily),
         (None, None) => Err(ConfigError::UnknownFamily {

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 pub struct AutoBatchSize {
     /// The first micro-batch that halve_and_grow tries; with gradient_accumulation_steps it gives the effective batch that
     /// keep_effective_batch keeps.
-    #[schemars(range(min = 1))]
+    #[serde(default = "one")]
+    #[schemars(with = "Option<usize>", range(min = 1))]
     pub start: usize,
     /// The smallest micro-batch. It is taken if nothing fits.
     #[serde(default = "one")]

@@ -98,6 +98,7 @@ fn bind(
 /// The ids of cells and their values of `column`; an empty field is no figure.
 fn rows(path: &Path, column: &str) -> Result<Vec<Row>, Mistake> {
     let text = read_text(path, LARGEST).map_err(|error| Mistake::new(error.message()))?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let mut lines = text.lines().zip(1..).filter(|(line, _)| !line.is_empty());
     let header: Vec<&str> = lines.next().map_or("", |(line, _)| line).split(',').collect();
     let find = |name: &str| {

@@ -97,6 +97,10 @@ fn other_families_are_errors_that_name_those_that_are_known() {
             "unknown model family",
         ),
         (
+            json!({"model_type": "mine", "architectures": ["LlamaForCausalLM"]}),
+            "unknown `model_type` mine, though `architectures` names LlamaForCausalLM; write `model_type: llama`",
+        ),
+        (
             json!({"model_type": "t5"}),
             "unknown model family t5; known are llama, mistral, ",
         ),
