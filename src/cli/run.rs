@@ -60,7 +60,7 @@ pub(super) struct Args {
     /// Stop at the first cell that fails
     #[arg(long)]
     fail_fast: bool,
-    /// Leave out cells that are predicted not to fit into their device_memory or, without one, into this machine. Their
+    /// Leave out cells that are predicted not to fit into their device_memory or into this machine. Their
     /// rows say so
     #[arg(long)]
     skip_oversize: bool,

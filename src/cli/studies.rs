@@ -13,7 +13,13 @@ use spec::{Overrides, Study};
 
 /// True if a path is a spec, and not a study.
 pub(super) fn is_spec(path: &Path) -> bool {
-    !path.is_dir() && path.file_name().is_none_or(|name| name != STUDY_FILE)
+    !path.is_dir() && !is_of_study(path)
+}
+
+/// True if a file is that of a study's folder, which has its cells beside it. A spec may have the same name.
+fn is_of_study(path: &Path) -> bool {
+    let has_name = path.file_name().is_some_and(|name| name == STUDY_FILE);
+    has_name && whole_file::folder_of(path).join("cells").is_dir()
 }
 
 /// There is no study in a folder.
@@ -29,7 +35,7 @@ pub(super) fn open(path: &Path, results: Option<&Path>) -> anyhow::Result<(Study
     let folder = match results {
         Some(folder) => folder.to_path_buf(),
         None if path.is_dir() => path.to_path_buf(),
-        None if path.file_name().is_some_and(|name| name == STUDY_FILE) => whole_file::folder_of(path).to_path_buf(),
+        None if is_of_study(path) => whole_file::folder_of(path).to_path_buf(),
         None => Path::new("results").join(spec::load(path, &Overrides::from_environment(Vec::new())?)?.name),
     };
     if !folder.join(STUDY_FILE).exists() {

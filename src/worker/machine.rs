@@ -6,7 +6,7 @@ use std::thread::available_parallelism;
 
 use cell::Cell;
 use kernels::{Dispatch as _, InstructionSet};
-use memory::{control_group, probes};
+use memory::probes;
 use options::{AllocatorBackend, Engine};
 use records::{Found, Machine, WorkerMachine, schema};
 
@@ -58,7 +58,7 @@ fn machine() -> Machine {
     Machine {
         cpu: cpu_model().unwrap_or_else(|| text(system.machine())),
         cores: cores(),
-        memory_bytes: memory_bytes(),
+        memory_bytes: probes::usable_bytes(),
         os: format!(
             "{} {} {}",
             text(system.sysname()),
@@ -66,12 +66,6 @@ fn machine() -> Machine {
             text(system.machine())
         ),
     }
-}
-
-/// The machine's memory, or the part of it that this process's control group may use.
-fn memory_bytes() -> Option<u64> {
-    let bounds = [probes::system_total_bytes(), control_group::limit_bytes()];
-    bounds.into_iter().flatten().min()
 }
 
 /// The processor's name, which Linux reports on x86.

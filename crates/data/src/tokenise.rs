@@ -28,6 +28,9 @@ const TOGETHER: u64 = 512 << 20;
 const LEAST: u64 = 32 << 20;
 const MOST: u64 = 192 << 20;
 
+/// The stack of a thread that tokenises, where the system has none for values that nest deep.
+const STACK: usize = 2 << 20;
+
 /// Takes a sample.
 pub(super) type EachSample<'a> = dyn FnMut(Tokenised) -> Result<(), DataError> + 'a;
 
@@ -162,14 +165,12 @@ impl Chunk {
         let parts: Result<Vec<Result<Vec<Tokens>, DataError>>, DataError> = thread::scope(|scope| {
             let workers = (0..threads).map(|share| {
                 let of_share = &samples[before(share)..before(share + 1)];
-                let mut thread = thread::Builder::new();
+                let work = move || of_share.iter().map(|sample| tokeniser.encode(sample)).collect();
+                let with_stack = |bytes| thread::Builder::new().stack_size(bytes).spawn_scoped(scope, work);
                 // Values of templates that nest deep are freed one in the other.
-                if of_share.iter().any(|(sample, _)| sample.messages() > 0) {
-                    thread = thread.stack_size(DEEP_STACK);
-                }
-                thread.spawn_scoped(scope, move || {
-                    of_share.iter().map(|sample| tokeniser.encode(sample)).collect()
-                })
+                let is_deep = of_share.iter().any(|(sample, _)| sample.messages() > 0);
+                let deep = is_deep.then(|| with_stack(DEEP_STACK)).and_then(Result::ok);
+                deep.map_or_else(|| with_stack(STACK), Ok)
             });
             let workers: Vec<_> = workers.collect::<Result<_, _>>().map_err(DataError::Threads)?;
             let join = |worker: thread::ScopedJoinHandle<'_, _>| {

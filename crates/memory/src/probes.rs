@@ -1,7 +1,9 @@
 //! Memory figures of the allocator and the operating system. A probe is `None` on systems without it.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 use std::sync::OnceLock;
 
@@ -9,6 +11,7 @@ use options::AllocatorBackend;
 
 use super::backend::current_backend;
 use super::backend::mimalloc_reserved;
+use super::control_group::limit_bytes;
 
 /// Bytes that the allocator holds of the system.
 pub fn reserved_bytes() -> Option<u64> {
@@ -80,22 +83,43 @@ pub fn system_used_percent() -> Option<f64> {
     (total > 0).then(|| 100.0 * (1.0 - available as f64 / total as f64))
 }
 
-/// Highest resident set of the largest of this process's children that have ended, in bytes.
-pub fn largest_child_bytes() -> Option<u64> {
-    let usage = usage_of(libc::RUSAGE_CHILDREN)?;
+/// Bytes that this process may use: the machine's, or the part of its control group.
+pub fn usable_bytes() -> Option<u64> {
+    let bounds = [system_total_bytes(), limit_bytes()];
+    bounds.into_iter().flatten().min()
+}
+
+/// Waits for a child's end, and reaps it. Returns its status and its highest resident set in bytes.
+///
+/// # Errors
+/// It is no child of this process, or reaped already.
+pub fn reap(child: u32) -> io::Result<(ExitStatus, u64)> {
+    let id = libc::pid_t::try_from(child).map_err(io::Error::other)?;
+    let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::uninit());
+    loop {
+        // SAFETY: both places are valid; the call fills them if it returns the child's id.
+        let found = unsafe { libc::wait4(id, &raw mut status, 0, usage.as_mut_ptr()) };
+        if found == id {
+            break;
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    // SAFETY: the call has filled it.
+    let usage = unsafe { usage.assume_init() };
     // Linux counts in kibibytes.
-    u64::try_from(usage.ru_maxrss).ok().map(|kibibytes| kibibytes * 1024)
+    let peak = u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024;
+    Ok((ExitStatus::from_raw(status), peak))
 }
 
 /// Minor page faults of this process since it began.
 pub fn page_faults() -> Option<u64> {
-    u64::try_from(usage_of(libc::RUSAGE_SELF)?.ru_minflt).ok()
-}
-
-fn usage_of(whom: libc::c_int) -> Option<libc::rusage> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the call fills the structure if it returns 0.
-    unsafe { (libc::getrusage(whom, usage.as_mut_ptr()) == 0).then(|| usage.assume_init()) }
+    let usage = unsafe { (libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) == 0).then(|| usage.assume_init()) };
+    usage.and_then(|usage| u64::try_from(usage.ru_minflt).ok())
 }
 
 /// Reads the figure after `key` in a file of lines such as `VmRSS:   1234 kB`, and returns it in bytes. It reads into

@@ -78,17 +78,8 @@ impl Events {
 
     /// Has signals go to the queue.
     pub(super) fn queue_signals(&self) -> Queued {
-        self.set_queues(true)
-    }
-
-    /// Has signals end this process.
-    pub(super) fn let_signals_end(&self) -> Queued {
-        self.set_queues(false)
-    }
-
-    fn set_queues(&self, queues: bool) -> Queued {
         Queued {
-            before: self.queues.swap(queues, SeqCst),
+            before: self.queues.swap(true, SeqCst),
             queues: Arc::clone(&self.queues),
         }
     }

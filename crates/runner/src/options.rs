@@ -16,7 +16,7 @@ pub struct Options {
     pub fresh: bool,
     /// Stops at the first cell that is neither ok nor oom.
     pub fail_fast: bool,
-    /// Leaves out cells whose prediction exceeds their budget or, without one, the machine's memory.
+    /// Leaves out cells whose prediction exceeds their budget or the machine's memory.
     pub skip_oversize: bool,
     /// The program that trains the cells.
     pub worker: Worker,

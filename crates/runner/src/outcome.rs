@@ -8,6 +8,7 @@ use std::path::Path;
 use base::text::{format, visible, with_causes};
 use memory::OOM_EXIT_CODE;
 use memory::control_group::limit_bytes;
+use memory::probes::system_total_bytes;
 use records::store::{CellDir, StoreError, read_record, write_record};
 use records::{Oom, Provenance, Record, Status};
 use signal_hook::consts::SIGKILL;
@@ -137,7 +138,7 @@ fn name(signal: c_int) -> String {
 fn killed(signal: c_int, shortage: Shortage) -> Verdict {
     let name = name(signal);
     let why = match (signal, shortage) {
-        (SIGKILL, Shortage::None) => ", nor for want of memory",
+        (SIGKILL, Shortage::None) => ", nor by the kernel for want of memory",
         (SIGKILL, Shortage::OfOthers) => ", but by the kernel for want of memory that others took",
         (SIGKILL, _) => ", maybe by the kernel for want of memory",
         _ => "",
@@ -147,7 +148,8 @@ fn killed(signal: c_int, shortage: Shortage) -> Verdict {
 
 /// The end of a process for which the system had no more memory, in words.
 fn ended_by_kernel() -> String {
-    match limit_bytes() {
+    let total = system_total_bytes().unwrap_or(u64::MAX);
+    match limit_bytes().filter(|limit| *limit < total) {
         Some(limit) => {
             let limit = format::bytes((limit as f64).into());
             format!("the kernel ended the process: the memory of its control group, {limit}, was used up")
@@ -228,7 +230,7 @@ mod tests {
         assert_eq!(outcome(End::Code(0)).0, Status::Lost);
         let failed = "the process ended with exit code 1 and no record: no such device";
         assert_eq!(outcome(End::Code(1)), (Status::Failed, failed.into()));
-        let killed = "ended by SIGKILL; not by expctl, nor for want of memory";
+        let killed = "ended by SIGKILL; not by expctl, nor by the kernel for want of memory";
         assert_eq!(outcome(End::Signal(9)), (Status::Killed, killed.into()));
         let unknown = verdict(End::Signal(9), Shortage::Unknown, &dir).reason;
         assert_eq!(

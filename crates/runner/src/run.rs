@@ -216,7 +216,6 @@ impl Run<'_> {
 
     /// Adds the cell that follows one that ran out of memory, and runs it next if it has no result.
     fn follow(&mut self, index: usize, progress: &mut dyn Progress) -> Result<(), RunError> {
-        let _queued = self.events.let_signals_end();
         let mut last = index;
         while let Some(next) = ladder::follow(self.study, &self.planner, last) {
             write_study(self.study, &self.dir)?;

@@ -42,8 +42,8 @@ pub struct Arguments {
 /// What stdin has, as JSON.
 #[derive(Serialize, Deserialize)]
 struct Request {
-    /// The cell's YAML.
-    cell: String,
+    /// The cell, which need not be valid: a search may ask for one that it changes afterwards.
+    cell: Cell,
     /// What it uses of the hub.
     snapshots: BTreeMap<String, Snapshot>,
 }
@@ -87,7 +87,7 @@ impl Apart {
         let mut child = piped.spawn()?;
         end_first(&child);
         let request = serde_json::to_vec(&Request {
-            cell: cell.to_yaml(),
+            cell: cell.clone(),
             snapshots: snapshots(cell, &self.roots),
         })?;
         if let Some(mut stdin) = child.stdin.take() {
@@ -139,9 +139,8 @@ pub fn answer(arguments: &Arguments) -> Result<(), String> {
         .read_to_end(&mut request)
         .map_err(|error| error.to_string())?;
     let request: Request = serde_json::from_slice(&request).map_err(|error| error.to_string())?;
-    let cell = spec::read_cell("cell.yaml", &request.cell).map_err(|error| error.to_string())?;
     let roots = Roots::new(&arguments.base_dir).with_snapshots(request.snapshots);
-    let answer = read(&cell, &roots, arguments.lengths).map_err(|error| with_causes(&error))?;
+    let answer = read(&request.cell, &roots, arguments.lengths).map_err(|error| with_causes(&error))?;
     let written = io::stdout().write_all(&answer);
     written.map_err(|error| error.to_string())
 }

@@ -81,6 +81,9 @@ fn real_step(attempts: &mut Attempts, cell: &Cell, dir: &CellDir) -> Result<Opti
             return Ok(Some(trial));
         }
         let reason = record.reason.unwrap_or_default();
+        if attempts.events.interrupted().is_some() {
+            return Ok(None);
+        }
         let is_tried_again = is_lost(record.status) && left > 0;
         let what_follows = match is_tried_again {
             true => "it is tried again",

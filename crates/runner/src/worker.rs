@@ -11,8 +11,8 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use cell::Cell;
-use memory::control_group::{limit_bytes, oom_kills};
-use memory::probes::{largest_child_bytes, system_total_bytes};
+use memory::control_group::oom_kills;
+use memory::probes::{reap, usable_bytes};
 use records::store::CellDir;
 use records::{Event, Found, WorkerMachine, schema};
 use rustix::io::retry_on_intr;
@@ -74,17 +74,16 @@ pub(super) enum Shortage {
 }
 
 impl Shortage {
-    /// What it did since it had ended so many processes. The child is reaped.
-    fn since(kills_before: Option<u64>, machine_bytes: Option<u64>) -> Self {
+    /// What it did since it had ended so many processes. The child had so many bytes at most.
+    fn since(kills_before: Option<u64>, child: u64) -> Self {
         let (Some(before), Some(after)) = (kills_before, oom_kills()) else {
             return Self::Unknown;
         };
         if after <= before {
             return Self::None;
         }
-        // A larger child before it hides this one's, which then had at most as much.
-        match (largest_child_bytes(), machine_bytes) {
-            (Some(child), Some(machine)) if child < machine / 2 => Self::OfOthers,
+        match usable_bytes() {
+            Some(usable) if child < usable / 2 => Self::OfOthers,
             _ => Self::OfChild,
         }
     }
@@ -227,7 +226,7 @@ impl Worker {
                 deadline = None;
             }
         }
-        let end = child.reap()?.into();
+        let (status, peak) = child.reap()?;
         let seconds = started.elapsed().as_secs_f64();
         let until = Instant::now() + DRAIN_TIMEOUT;
         while !stdout_closed {
@@ -239,10 +238,10 @@ impl Worker {
             }
         }
         Ok(Exit {
-            end,
+            end: status.into(),
             seconds,
             stopped,
-            shortage: Shortage::since(kills_before, limit_bytes().or_else(system_total_bytes)),
+            shortage: Shortage::since(kills_before, peak),
             found,
         })
     }
@@ -320,10 +319,11 @@ impl Running {
         let _ = kill_process_group(self.group, signal);
     }
 
-    fn reap(mut self) -> io::Result<ExitStatus> {
-        let status = self.child.wait()?;
+    /// Its status, and the most bytes that it had.
+    fn reap(mut self) -> io::Result<(ExitStatus, u64)> {
+        let ended = reap(self.child.id())?;
         self.reaped = true;
-        Ok(status)
+        Ok(ended)
     }
 }
 
