@@ -1,6 +1,7 @@
 //! Texts to token ids, on all cores.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 use std::thread;
 use std::time::Duration;
 
@@ -122,9 +123,11 @@ pub(super) fn tokenise(
     chunk.encode(tokeniser, each)
 }
 
-/// The threads that tokenise.
+/// The threads that tokenise. The system is asked once: it reads files of the control group, and each sample needs the
+/// number.
 fn threads() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
+    static THREADS: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from));
+    *THREADS
 }
 
 /// Samples that are tokenised at once.
