@@ -10,7 +10,7 @@ use trace::recording::{Kind, RANK_SHIFT};
 
 use super::backend::BackendAllocator;
 use super::ledger::Ledger;
-use super::process_ledger::LEDGER;
+use super::process_ledger::{HOST, LEDGER};
 use super::scope;
 
 /// True once an allocation went through a [`LedgerAllocator`], which therefore is the process's global allocator.
@@ -134,10 +134,13 @@ unsafe fn track(base: *mut u8, placement: Placement, bytes: usize) -> *mut u8 {
     // SAFETY: the header lies within the allocation, in front of the caller's bytes, and is aligned because they are.
     unsafe {
         let user = launder(base.add(offset as usize));
-        LEDGER.with(|ledger| {
-            charge(ledger, category, bytes);
-            ledger.recorder.alloc(category, user, bytes);
-        });
+        match category {
+            Category::Host => HOST.charge(bytes),
+            _ => LEDGER.with(|ledger| {
+                charge(ledger, category, bytes);
+                ledger.recorder.alloc(category, user, bytes);
+            }),
+        }
         header(user).write(Header {
             magic: MAGIC,
             category,
@@ -201,10 +204,13 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
                 bytes,
                 ..
             } = header(user).read();
-            LEDGER.with(|ledger| {
-                ledger.release(category, bytes);
-                ledger.recorder.free(category, user, bytes);
-            });
+            match category {
+                Category::Host => HOST.release(bytes),
+                _ => LEDGER.with(|ledger| {
+                    ledger.release(category, bytes);
+                    ledger.recorder.free(category, user, bytes);
+                }),
+            }
             self.inner.dealloc(user.sub(offset as usize), outer);
         }
     }
@@ -250,13 +256,18 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
             } else if new_offset != offset {
                 base.add(offset as usize).copy_to(moved, kept);
             }
-            LEDGER.with(|ledger| {
-                match new_bytes.checked_sub(bytes) {
-                    Some(growth) => charge(ledger, category, growth),
-                    None => ledger.release(category, bytes - new_bytes),
-                }
-                ledger.recorder.resize(category, user, moved, new_bytes);
-            });
+            let growth = new_bytes.checked_sub(bytes);
+            match (category, growth) {
+                (Category::Host, Some(growth)) => HOST.charge(growth),
+                (Category::Host, None) => HOST.release(bytes - new_bytes),
+                _ => LEDGER.with(|ledger| {
+                    match growth {
+                        Some(growth) => charge(ledger, category, growth),
+                        None => ledger.release(category, bytes - new_bytes),
+                    }
+                    ledger.recorder.resize(category, user, moved, new_bytes);
+                }),
+            }
             if !is_alike {
                 // Not before: another thread could get this memory, and record it, while it still counts as this
                 // allocation.

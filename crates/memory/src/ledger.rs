@@ -5,7 +5,7 @@ use trace::{ByCategory, ByPhase, Category, Module, Phase};
 
 use super::binding;
 use super::budget::{Budget, Refusal};
-use super::host_bound;
+use super::host_bytes::HostBytes;
 use super::recorder::Recorder;
 
 /// Live bytes at one instant.
@@ -45,9 +45,11 @@ pub struct Peaks {
     pub offloaded: u64,
 }
 
-/// The account: every charge and release of a process goes through here, under one lock.
+/// The account: every charge and release of tensors goes through here, under one lock.
 pub(super) struct Ledger {
+    /// Nothing of the host.
     live: ByCategory,
+    host: &'static HostBytes,
     /// Sum of `live` over the tensor categories.
     allocated: u64,
     phase: Phase,
@@ -58,9 +60,10 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) const fn new() -> Self {
+    pub(super) const fn new(host: &'static HostBytes) -> Self {
         Self {
             live: ByCategory::ZERO,
+            host,
             allocated: 0,
             phase: Phase::Idle,
             peaks: Peaks {
@@ -81,25 +84,28 @@ impl Ledger {
         if self.exceeded(category, bytes).is_some() {
             return Err(self.refusal(category, bytes));
         }
+        if category == Category::Host {
+            self.host.charge(bytes);
+            return Ok(());
+        }
         self.live[category] += bytes;
         if category.is_tensor() {
             self.allocated += bytes;
             self.note_peak();
-        } else if category == Category::Offloaded {
-            self.peaks.offloaded = self.live[category].max(self.peaks.offloaded);
         } else {
-            host_bound::count(bytes as i64);
+            self.peaks.offloaded = self.live[category].max(self.peaks.offloaded);
         }
         Ok(())
     }
 
     /// Subtracts `bytes` from a category.
     pub(super) fn release(&mut self, category: Category, bytes: u64) {
+        if category == Category::Host {
+            return self.host.release(bytes);
+        }
         self.live[category] -= bytes;
         if category.is_tensor() {
             self.allocated -= bytes;
-        } else if category == Category::Host {
-            host_bound::count(-(bytes as i64));
         }
     }
 
@@ -107,7 +113,10 @@ impl Ledger {
     pub(super) fn relabel(&mut self, from: Category, to: Category, bytes: u64) -> Result<(), Refusal> {
         self.release(from, bytes);
         if let Err(refusal) = self.charge(to, bytes) {
-            self.live[from] += bytes;
+            match from {
+                Category::Host => self.host.charge(bytes),
+                _ => self.live[from] += bytes,
+            }
             if from.is_tensor() {
                 self.allocated += bytes;
             }
@@ -115,7 +124,7 @@ impl Ledger {
         }
         // A buffer is labelled right after its allocation: if that made the peak, the peak's split gets the label, too.
         if self.allocated == self.peaks.allocated {
-            self.peaks.by_category = self.live;
+            self.peaks.by_category = self.live();
         }
         Ok(())
     }
@@ -145,8 +154,11 @@ impl Ledger {
         }
     }
 
+    /// Live bytes by category, those of the host included.
     pub(super) fn live(&self) -> ByCategory {
-        self.live
+        let mut live = self.live;
+        live[Category::Host] = self.host.live();
+        live
     }
 
     pub(super) fn peaks(&self) -> Peaks {
@@ -169,7 +181,7 @@ impl Ledger {
             allocated: self.allocated,
             phase: self.phase,
             module: binding::current(),
-            by_category: self.live,
+            by_category: self.live(),
             in_phase: ByPhase::ZERO,
             offloaded: self.live[Category::Offloaded],
         };
@@ -183,7 +195,7 @@ impl Ledger {
             self.peaks.allocated = self.allocated;
             self.peaks.phase = self.phase;
             self.peaks.module = binding::current();
-            self.peaks.by_category = self.live;
+            self.peaks.by_category = self.live();
         }
     }
 }
@@ -195,7 +207,7 @@ mod tests {
     use crate::budget::Tiers;
 
     fn ledger(charges: &[(Category, u64)]) -> Ledger {
-        let mut ledger = Ledger::new();
+        let mut ledger = Ledger::new(Box::leak(Box::new(HostBytes::new())));
         for &(category, bytes) in charges {
             ledger.charge(category, bytes).unwrap();
         }
@@ -309,7 +321,7 @@ mod tests {
         );
         assert_eq!(ledger.allocated, 100, "a refused request is not charged");
         assert!(ledger.relabel(Host, Activation, 8).is_err());
-        assert_eq!(ledger.live[Host], 1000);
+        assert_eq!(ledger.live()[Host], 1000);
         assert_eq!(
             ledger.refusal(Host, 1 << 40).budget,
             None,

@@ -17,6 +17,7 @@ pub mod control_group;
 mod device_pool;
 mod dry_run;
 mod host_bound;
+mod host_bytes;
 mod ledger;
 mod module;
 mod module_names;

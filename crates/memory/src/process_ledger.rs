@@ -6,10 +6,14 @@ use trace::Phase;
 
 use super::budget::{Budget, Tiers};
 use super::dry_run;
+use super::host_bytes::HostBytes;
 use super::ledger::{Ledger, Live, Peaks};
 use super::spin_lock::SpinLock;
 
-pub(super) static LEDGER: SpinLock<Ledger> = SpinLock::new(Ledger::new());
+/// The host's part of [`LEDGER`], which needs no lock.
+pub(super) static HOST: HostBytes = HostBytes::new();
+
+pub(super) static LEDGER: SpinLock<Ledger> = SpinLock::new(Ledger::new(&HOST));
 
 /// Live bytes of this process, by category.
 pub fn live() -> Live {
