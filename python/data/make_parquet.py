@@ -1,4 +1,5 @@
-"""Parquet files: a column of conversations, as data sets of the hub have it, and a column of each other type.
+"""Parquet files: a column of conversations, as data sets of the hub have it, a column of each other type, and small files
+of large samples.
 
     python python/data/make_parquet.py tests/fixtures
 
@@ -34,3 +35,10 @@ types = pyarrow.table(
     }
 )
 pyarrow.parquet.write_table(types, folder / "types.parquet")
+
+# A conversation of ten million messages, and a text of 200 million letters.
+messages = [{"role": "user", "content": "a"}] * 10_000_000
+pyarrow.parquet.write_table(pyarrow.table({"messages": [messages]}), folder / "long_list.parquet", compression="zstd")
+text = pyarrow.table({"text": ["a" * 200_000_000]})
+options = {"compression": "zstd", "use_dictionary": False, "write_statistics": False}
+pyarrow.parquet.write_table(text, folder / "long_text.parquet", **options)

@@ -257,6 +257,8 @@ def data_files():
     yield "nothing", "a.jsonl", ""
     generator = random.Random(7)
     parquet = [path for path in sorted((ROOT / "tests/fixtures").glob("*.parquet"))]
+    for path in parquet:
+        yield f"parquet {path.name}", "a.parquet", path.read_bytes()
     for index in range(40):
         path = parquet[index % len(parquet)]
         damaged = bytearray(path.read_bytes())

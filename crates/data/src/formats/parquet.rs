@@ -1,9 +1,12 @@
 //! Columns of a Parquet file: texts, numbers, truth values, and lists and structs of these.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use base::bounds::{Bounds, bounded};
 use base::guarded::guarded;
 use polars_core::prelude::{AnyValue, ArrowDataType, ArrowSchema, PolarsResult};
 use polars_io::SerReader;
@@ -13,6 +16,18 @@ use serde_json::{Map, Value};
 use super::place::Place;
 use super::row::{EachRow, LONGEST_SAMPLE, LONGEST_SAMPLE_MIB, Row, missing};
 use crate::DataError;
+
+/// The bytes of rows that are read at a time, by what the file says of them.
+const PIECE: usize = 64 << 20;
+
+/// The most rows that are read at a time. A file of equal values has many in few bytes.
+const MOST_ROWS: usize = 1 << 16;
+
+/// What reading a piece may take: several times what a file says that is right.
+const BOUNDS: Bounds = Bounds {
+    bytes: 512 << 20,
+    time: Duration::from_secs(20),
+};
 
 /// The names of a file's columns.
 pub(super) fn columns(path: &Arc<Path>) -> Result<Vec<String>, DataError> {
@@ -48,7 +63,7 @@ fn unreadable(dtype: &ArrowDataType) -> Option<&ArrowDataType> {
     }
 }
 
-/// Calls `each` with these columns of each row. Reads only these columns, one row group at a time.
+/// Calls `each` with these columns of each row. Reads only these columns, a row group or a piece of one at a time.
 pub(super) fn read(path: &Arc<Path>, columns: &[&str], each: &mut EachRow) -> Result<(), DataError> {
     let schema = schema(path)?;
     for &column in columns {
@@ -66,28 +81,33 @@ pub(super) fn read(path: &Arc<Path>, columns: &[&str], each: &mut EachRow) -> Re
     let mut reader = ParquetReader::new(open(path)?);
     let metadata = checked(path, || Ok(reader.get_metadata()?.clone()))?;
     let mut number = 0;
-    for group in &metadata.row_groups {
-        let mut reader = ParquetReader::new(open(path)?)
-            .with_columns(Some(columns.iter().map(|column| (*column).into()).collect()))
-            .read_parallel(ParallelStrategy::None);
+    let pieces = metadata.row_groups.iter().flat_map(|group| {
         // The metadata of a file with this group alone: a slice of rows would read through all groups before it.
         let mut only = (*metadata).clone();
         only.num_rows = group.num_rows();
         only.row_groups = vec![group.clone()];
-        reader.set_metadata(Arc::new(only));
-        let frame = checked(path, || reader.finish())?;
+        let only = Arc::new(only);
+        pieces(group.num_rows(), group.total_byte_size()).map(move |rows| (Arc::clone(&only), rows))
+    });
+    for (metadata, rows) in pieces {
+        let mut reader = ParquetReader::new(open(path)?)
+            .with_columns(Some(columns.iter().map(|column| (*column).into()).collect()))
+            .with_slice(Some((rows.start, rows.len())))
+            .read_parallel(ParallelStrategy::None);
+        reader.set_metadata(metadata);
+        let what = format_args!("`{}`: reading {} of its rows", path.display(), rows.len());
+        let frame = checked(path, || bounded(what, BOUNDS, || reader.finish()))?;
         for index in 0..frame.height() {
             number += 1;
             let place = Place::row(path, number);
             let mut values = Map::new();
             for &column in columns {
-                let value = checked(path, || Ok(json(&frame.column(column)?.get(index)?)))?;
-                if matches!(&value, Value::String(text) if text.len() > LONGEST_SAMPLE) {
-                    return Err(DataError::TooLong {
-                        place: place.to_string(),
-                        limit: LONGEST_SAMPLE_MIB,
-                    });
-                }
+                let mut left = LONGEST_SAMPLE;
+                let value = checked(path, || Ok(json(&frame.column(column)?.get(index)?, &mut left)))?;
+                let value = value.ok_or_else(|| DataError::TooLong {
+                    place: place.to_string(),
+                    limit: LONGEST_SAMPLE_MIB,
+                })?;
                 values.insert(column.into(), value);
             }
             each(Row { place, values })?;
@@ -96,28 +116,52 @@ pub(super) fn read(path: &Arc<Path>, columns: &[&str], each: &mut EachRow) -> Re
     Ok(())
 }
 
-/// A value of a type that is not [`unreadable`] as JSON; null if it is no number that JSON has.
-fn json(value: &AnyValue) -> Value {
-    match value {
-        AnyValue::String(text) => (*text).into(),
-        AnyValue::StringOwned(text) => text.as_str().into(),
+/// The rows of a group of so many bytes in pieces that are read at a time.
+fn pieces(rows: usize, bytes: usize) -> impl Iterator<Item = Range<usize>> {
+    let at_a_time = (PIECE / (bytes / rows.max(1)).max(1)).clamp(1, MOST_ROWS);
+    let starts = (0..rows).step_by(at_a_time);
+    starts.map(move |start| start..rows.min(start.saturating_add(at_a_time)))
+}
+
+/// Bytes of any value in JSON, at least: with what parts it from the next.
+const LEAST_VALUE: usize = 2;
+
+/// A value of a type that is not [`unreadable`] as JSON; null if it is no number that JSON has. `None` if that takes more
+/// bytes of text than are `left`: lists of equal values are small in a file.
+fn json(value: &AnyValue, left: &mut usize) -> Option<Value> {
+    let text = |text: &str, left: &mut usize| {
+        *left = left.checked_sub(text.len())?;
+        Some(Value::from(text))
+    };
+    *left = left.checked_sub(LEAST_VALUE)?;
+    let entry = |name: &str, value: &AnyValue, left: &mut usize| {
+        *left = left.checked_sub(name.len())?;
+        Some((name.to_owned(), json(value, left)?))
+    };
+    Some(match value {
+        AnyValue::String(value) => text(value, left)?,
+        AnyValue::StringOwned(value) => text(value, left)?,
         AnyValue::Boolean(value) => (*value).into(),
-        AnyValue::List(values) => values.iter().map(|value| json(&value)).collect(),
+        AnyValue::List(values) => {
+            let values = values.iter().map(|value| json(&value, left));
+            Value::Array(values.collect::<Option<_>>()?)
+        }
         AnyValue::Struct(_, _, fields) => {
-            let values = value._iter_struct_av().map(|value| json(&value));
-            let names = fields.iter().map(|field| field.name().to_string());
-            Value::Object(names.zip(values).collect())
+            let pairs = fields.iter().zip(value._iter_struct_av());
+            let entries = pairs.map(|(field, value)| entry(field.name(), &value, left));
+            Value::Object(entries.collect::<Option<_>>()?)
         }
         AnyValue::StructOwned(owned) => {
             let (values, fields) = &**owned;
-            let names = fields.iter().map(|field| field.name().to_string());
-            Value::Object(names.zip(values.iter().map(json)).collect())
+            let entries = fields.iter().zip(values);
+            let entries = entries.map(|(field, value)| entry(field.name(), value, left));
+            Value::Object(entries.collect::<Option<_>>()?)
         }
         AnyValue::UInt64(value) => (*value).into(),
         number if number.is_integer() => number.extract::<i64>().map_or(Value::Null, Value::from),
         number if number.is_float() => number.extract::<f64>().map_or(Value::Null, Value::from),
         _ => Value::Null,
-    }
+    })
 }
 
 fn open(path: &Path) -> Result<File, DataError> {
@@ -185,6 +229,37 @@ mod tests {
             "x.parquet: no column `texts`; there are: text, n, real; did you mean `text`?"
         );
         assert_eq!(columns(&file.path().into()).unwrap(), ["text", "n", "real"]);
+    }
+
+    #[test]
+    fn a_large_group_is_read_in_pieces() {
+        let count = MOST_ROWS + 3;
+        let numbers: Vec<u32> = (0..count as u32).collect();
+        let texts: Vec<String> = numbers.iter().map(|number| format!("text {number}")).collect();
+        let mut frame = DataFrame::new_infer_height(vec![
+            Column::new("text".into(), &texts),
+            Column::new("n".into(), &numbers),
+        ])
+        .unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let writer = ParquetWriter::new(file.reopen().unwrap()).with_row_group_size(Some(count));
+        writer.finish(&mut frame).unwrap();
+        assert_eq!(values(&file, "text").unwrap(), texts);
+        assert_eq!(values(&file, "n").unwrap(), numbers);
+        assert_eq!(
+            pieces(10, 4 * PIECE).collect::<Vec<_>>(),
+            [0..2, 2..4, 4..6, 6..8, 8..10]
+        );
+        assert_eq!(pieces(0, 0).count(), 0);
+    }
+
+    #[test]
+    fn a_small_file_may_have_too_long_a_sample() {
+        for (file, column) in [("long_list", "messages"), ("long_text", "text")] {
+            let path = format!("{}/../../tests/fixtures/{file}.parquet", env!("CARGO_MANIFEST_DIR"));
+            let error = read(&Path::new(&path).into(), &[column], &mut |_| Ok(())).unwrap_err();
+            assert!(matches!(error, DataError::TooLong { .. }), "{error}");
+        }
     }
 
     #[test]
