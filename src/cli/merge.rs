@@ -1,11 +1,17 @@
 //! `expctl merge ADAPTER`.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::{Context, ensure};
+use model::MergeError;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 
-use super::print;
+use super::{print, warn};
 
 const EXAMPLES: &str = "Examples:
   expctl merge results/STUDY/cells/ID/adapter --model models/base --output models/merged
@@ -43,7 +49,28 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             base
         }
     };
-    model::merge(&args.adapter, &base, &args.output).context("cannot merge the adapter")?;
+    let signal = stopping_signal().context("cannot catch signals")?;
+    let is_stopped = || signal.load(Ordering::Relaxed) > 0;
+    match model::merge(&args.adapter, &base, &args.output, &is_stopped) {
+        Err(MergeError::Stopped) => {
+            warn("interrupted; nothing is left behind");
+            // Shells report a program that a signal ended in this way.
+            let signal = u8::try_from(signal.load(Ordering::Relaxed)).unwrap_or(0);
+            return Ok(ExitCode::from(128 + signal));
+        }
+        merged => merged.context("cannot merge the adapter")?,
+    }
     print(&format!("wrote {}\n", args.output.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where the first SIGINT or SIGTERM is noted; 0 until then. The second ends the process.
+fn stopping_signal() -> io::Result<Arc<AtomicUsize>> {
+    let (first, was_asked) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    for signal in [SIGINT, SIGTERM] {
+        flag::register_conditional_default(signal, Arc::clone(&was_asked))?;
+        flag::register(signal, Arc::clone(&was_asked))?;
+        flag::register_usize(signal, Arc::clone(&first), signal as usize)?;
+    }
+    Ok(first)
 }

@@ -114,7 +114,7 @@ fn merged_weights_are_those_of_peft() {
         let dir = tempfile::tempdir().expect("a folder");
         let output = dir.path().join("merged");
         let base = wide(base, dir.path());
-        model::merge(&fixture(&format!("{adapter}_adapter")), &base, &output).expect(adapter);
+        model::merge(&fixture(&format!("{adapter}_adapter")), &base, &output, &|| false).expect(adapter);
         let (bytes, of_base) = (weights(&output), weights(&base));
         let mut changed = BTreeSet::new();
         for name in theirs.names() {
@@ -162,7 +162,7 @@ fn weights_keep_their_format() {
         } else {
             "wide"
         });
-        model::merge(&fixture("tiny_llama_adapter"), &base, &output).expect("a checkpoint");
+        model::merge(&fixture("tiny_llama_adapter"), &base, &output, &|| false).expect("a checkpoint");
         weights(&output)
     });
     let name = "model.layers.1.mlp.down_proj.weight";
@@ -205,7 +205,7 @@ fn factors_that_were_not_saved_are_drawn() {
     safetensors::serialize_to_file(own, None, &path).expect("a file");
     let [saved, drawn] = [fixture("tiny_llama_vera_adapter"), adapter.clone()].map(|adapter| {
         let output = dir.path().join("merged");
-        model::merge(&adapter, &fixture("tiny_llama"), &output).expect("a checkpoint");
+        model::merge(&adapter, &fixture("tiny_llama"), &output, &|| false).expect("a checkpoint");
         let bytes = weights(&output);
         fs::remove_dir_all(output).expect("the folder");
         bytes
@@ -222,7 +222,8 @@ fn factors_that_were_not_saved_are_drawn() {
         &path,
     )
     .expect("a file");
-    let error = model::merge(&adapter, &fixture("tiny_llama"), &dir.path().join("merged")).expect_err("a mistake");
+    let error =
+        model::merge(&adapter, &fixture("tiny_llama"), &dir.path().join("merged"), &|| false).expect_err("a mistake");
     assert!(
         error
             .to_string()
@@ -240,7 +241,13 @@ fn a_head_that_was_the_embedding_is_a_weight_of_its_own() {
     ] {
         let dir = tempfile::tempdir().expect("a folder");
         let output = dir.path().join("merged");
-        model::merge(&fixture(&format!("{adapter}_adapter")), &fixture("tiny_llama"), &output).expect(adapter);
+        model::merge(
+            &fixture(&format!("{adapter}_adapter")),
+            &fixture("tiny_llama"),
+            &output,
+            &|| false,
+        )
+        .expect(adapter);
         let config = fs::read_to_string(output.join("config.json")).expect("the configuration");
         assert!(
             config.contains(&format!("\"tie_word_embeddings\": {is_tied}")),
@@ -256,7 +263,8 @@ fn a_head_that_was_the_embedding_is_a_weight_of_its_own() {
 fn what_cannot_be_merged_is_an_error_and_leaves_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
     let output = dir.path().join("merged");
-    let merge = |adapter: &Path, base: &str| model::merge(adapter, &fixture(base), &output).expect_err("a mistake");
+    let merge =
+        |adapter: &Path, base: &str| model::merge(adapter, &fixture(base), &output, &|| false).expect_err("a mistake");
     let error = merge(&fixture("tiny_llama_adapter"), "tiny_bert").to_string();
     assert!(error.contains("the model has no weight model.layers."), "{error}");
     let error = merge(&fixture("tiny_llama_adapter"), "tiny_qwen2").to_string();

@@ -36,12 +36,12 @@ const CHUNK: usize = 1 << 20;
 
 /// Writes the checkpoint in the folder `base` with the adapter of the folder `adapter` merged into it, as PEFT's
 /// `merge_and_unload` does, into the new folder `output`. Weights keep their formats, and files their names. Holds the
-/// adapter, and of the model one tensor at most.
+/// adapter, and of the model one tensor at most. `is_stopped` is asked before each tensor.
 ///
 /// # Errors
-/// If a file cannot be read or written, the adapter is not one of this model, or `output` exists. No folder is left
-/// behind.
-pub fn merge(adapter: &Path, base: &Path, output: &Path) -> Result<(), MergeError> {
+/// If a file cannot be read or written, the adapter is not one of this model, `output` exists, or it is stopped. No
+/// folder is left behind.
+pub fn merge(adapter: &Path, base: &Path, output: &Path, is_stopped: &dyn Fn() -> bool) -> Result<(), MergeError> {
     if output.exists() {
         return Err(MergeError::Exists(output.into()));
     }
@@ -63,7 +63,7 @@ pub fn merge(adapter: &Path, base: &Path, output: &Path) -> Result<(), MergeErro
     // Others leave alone what is locked.
     let lock = fs::File::open(folder.path()).map_err(failed)?;
     let _ = lock.try_lock();
-    merge.write(folder.path())?;
+    merge.write(folder.path(), is_stopped)?;
     fs::rename(folder.path(), output).map_err(failed)
 }
 
@@ -277,7 +277,7 @@ impl Merge {
         is_changed.then_some((module, change))
     }
 
-    fn write(&self, folder: &Path) -> Result<(), MergeError> {
+    fn write(&self, folder: &Path, is_stopped: &dyn Fn() -> bool) -> Result<(), MergeError> {
         let failed = |path: PathBuf| move |source| MergeError::Write { path, source };
         copy_companions(&self.base, folder).map_err(|(path, source)| MergeError::Write { path, source })?;
         let path = folder.join("config.json");
@@ -292,7 +292,7 @@ impl Merge {
             }
             let name = file.path().file_name().unwrap_or(SINGLE.as_ref()).to_owned();
             let path = folder.join(&name);
-            total += self.write_file(&path, file, &tensors)?;
+            total += self.write_file(&path, file, &tensors, is_stopped)?;
             let name = name.to_string_lossy().into_owned();
             weight_map.extend(tensors.into_iter().map(|tensor| (tensor.name, name.clone())));
         }
@@ -381,7 +381,13 @@ impl Merge {
     }
 
     /// Writes one file; returns the bytes of its tensors.
-    fn write_file(&self, path: &Path, base: &SafetensorsFile, tensors: &[Written]) -> Result<usize, MergeError> {
+    fn write_file(
+        &self,
+        path: &Path,
+        base: &SafetensorsFile,
+        tensors: &[Written],
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<usize, MergeError> {
         let mut end = 0;
         let infos = tensors.iter().map(|tensor| {
             let begin = end;
@@ -394,8 +400,8 @@ impl Merge {
             (tensor.name.clone(), info)
         });
         let infos = infos.collect();
-        // A mistake in the adapter, which is not one in writing.
-        let mut mistake = None;
+        // A reason to end that is no mistake in writing.
+        let mut ended = None;
         let written = whole_file::write(path, |file| {
             let header = Metadata::new(base.metadata(), infos).map_err(io::Error::other)?;
             let mut header = serde_json::to_vec(&header)?;
@@ -404,13 +410,17 @@ impl Merge {
             out.write_all(&(header.len() as u64).to_le_bytes())?;
             out.write_all(&header)?;
             for tensor in tensors {
+                if is_stopped() {
+                    ended = Some(MergeError::Stopped);
+                    return Err(io::ErrorKind::Interrupted.into());
+                }
                 match &tensor.content {
                     Content::Stored(at, stored) => self.checkpoint.files()[*at].copy(stored, &mut out)?,
                     Content::Whole => write_elements(&mut out, &self.whole[&tensor.name].values, tensor.dtype)?,
                     Content::Merged => match self.merged(tensor, &mut out) {
                         Err(MergeError::Write { source, .. }) => return Err(source),
                         Err(error) => {
-                            mistake = Some(error);
+                            ended = Some(error);
                             return Err(io::Error::other("stopped"));
                         }
                         Ok(()) => {}
@@ -419,9 +429,9 @@ impl Merge {
             }
             out.flush()
         });
-        match (written, mistake) {
+        match (written, ended) {
             (Ok(()), _) => Ok(end),
-            (Err(_), Some(mistake)) => Err(mistake),
+            (Err(_), Some(reason)) => Err(reason),
             (Err(source), None) => Err(MergeError::Write {
                 path: path.into(),
                 source,

@@ -27,6 +27,8 @@ pub enum MergeError {
     Exists(PathBuf),
     #[error("cannot write {}: {source}", .path.display())]
     Write { path: PathBuf, source: io::Error },
+    #[error("interrupted")]
+    Stopped,
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
 }
