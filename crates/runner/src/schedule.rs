@@ -5,13 +5,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use base::text::counted;
+use base::text::{counted, with_causes};
 use cell::Data;
 use options::Engine;
 use records::store::{CellDir, StoreError, StudyDir, check_files, read_record, read_record_at};
 use records::{Provenance, Record, Status};
 use results::setting;
-use results::timeline::{self, TimelineError};
+use results::timeline;
 use serde_json::Value;
 use spec::{Fallback, Lineage, OnOom, Study, StudyCell};
 
@@ -51,20 +51,15 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
         .filter(|(_, study_cell)| study_cell.cell.engine().is_some());
     for (index, study_cell) in run {
         let cell_dir = dir.cell(&study_cell.id);
-        let record = match read_record(&cell_dir) {
-            Err(error @ StoreError::Io { .. }) => return Err(error),
-            Err(error) => {
-                damaged.push(error.to_string());
-                None
-            }
-            Ok(record) => record,
-        };
+        let record = read_record(&cell_dir).unwrap_or_else(|error| {
+            damaged.push(with_causes(&error));
+            None
+        });
         match record {
             Some(record) if !options.fresh && is_kept(study_cell, record.status) => {
                 let damage = match check_files(&cell_dir, &record) {
-                    Err(error @ StoreError::Io { .. }) => return Err(error),
-                    Err(error) => Some(error.to_string()),
-                    Ok(()) => damaged_timeline(study, &record, &cell_dir)?.or_else(|| missing_model(study, &record)),
+                    Err(error) => Some(with_causes(&error)),
+                    Ok(()) => damaged_timeline(study, &record, &cell_dir).or_else(|| missing_model(study, &record)),
                 };
                 match damage {
                     None => kept.push(Cached { index, record }),
@@ -255,16 +250,15 @@ fn moved(study: &Study, kept: &[Cached]) -> Vec<String> {
 }
 
 /// The damage of the timeline of a cell that ended well, if the study records timelines.
-fn damaged_timeline(study: &Study, record: &Record, dir: &CellDir) -> Result<Option<String>, StoreError> {
+fn damaged_timeline(study: &Study, record: &Record, dir: &CellDir) -> Option<String> {
     let path = dir.timeline();
     if !study.record.timeline || record.status != Status::Ok || !path.exists() {
-        return Ok(None);
+        return None;
     }
     match timeline::read(&path) {
-        Ok(recording) if recording.complete => Ok(None),
-        Ok(_) => Ok(Some(format!("`{}` is cut short", path.display()))),
-        Err(TimelineError::Store(error)) => Err(error),
-        Err(error) => Ok(Some(error.to_string())),
+        Ok(recording) if recording.complete => None,
+        Ok(_) => Some(format!("`{}` is cut short", path.display())),
+        Err(error) => Some(with_causes(&error)),
     }
 }
 

@@ -76,7 +76,7 @@ const COLUMNS: [(&str, Kind, Get); 13] = [
 /// Reads the timelines of the cells that have one, and makes their frame. Gives the damaged ones, which it leaves out.
 ///
 /// # Errors
-/// A file that cannot be opened.
+/// polars refuses the frame.
 pub fn build<'a>(
     dir: &StudyDir,
     cell_ids: impl IntoIterator<Item = &'a str>,
@@ -92,7 +92,6 @@ pub fn build<'a>(
         let Ok(record) = read_record(&dir) else { continue };
         match record.map_or(Ok(()), |record| check_file(&record, &path)) {
             Ok(()) => {}
-            Err(error @ StoreError::Io { .. }) => return Err(error.into()),
             Err(error) => {
                 damaged.push(error.into());
                 continue;
@@ -103,7 +102,6 @@ pub fn build<'a>(
                 cell_id: cell_id.to_owned(),
                 recording,
             }),
-            Err(error @ TimelineError::Store(_)) => return Err(error.into()),
             Err(error) => damaged.push(error),
         }
     }
