@@ -159,7 +159,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
             .worker
             .machine()
             .with_context(|| format!("cannot ask the worker `{}` for its machine", options.worker))?;
-        preflight(&study, &machine, is_due)?;
+        study.notes.extend(preflight(&study, &machine, is_due)?);
         options.machine = Some(machine);
     }
     if args.dry_run {

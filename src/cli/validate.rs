@@ -39,11 +39,11 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     check_requirements(&study)?;
     fetch(&mut study, Purpose::Check, |_| true)?;
     let machine = Worker::this_program().and_then(|worker| worker.machine());
-    preflight(
+    study.notes.extend(preflight(
         &study,
         &machine.context("cannot ask the worker for its machine")?,
         |_| true,
-    )?;
+    )?);
     print(&summary(&study))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -63,7 +63,7 @@ fn write_file(path: &Path, tensors: &Tensors) {
 fn directory(tensors: &Tensors) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let config = json!({
-        "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512, "tie_word_embeddings": true,
         "max_position_embeddings": 512
     });

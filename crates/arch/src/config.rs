@@ -70,6 +70,8 @@ pub struct ModelConfig {
     pub num_labels: usize,
     /// The task of the checkpoint's head. An encoder without one gets a new head.
     pub head: Option<Task>,
+    /// The class that told the family, of a file without a `model_type`.
+    pub told_by: Option<String>,
     /// Who quantised the checkpoint's weights, if somebody did (`quant_method`).
     pub quantised_by: Option<String>,
     /// Standard deviation of random matrices and embeddings.

@@ -24,21 +24,31 @@ impl ModelConfig {
     pub fn from_json(text: &[u8]) -> Result<Self, ConfigError> {
         let value: Value = serde_json::from_slice(text).map_err(|error| ConfigError::Json(error.to_string()))?;
         let values = value.as_object().ok_or(ConfigError::NotAnObject)?;
-        let family = family(values)?;
+        let (family, told_by) = family(values)?;
         let keys = Keys {
             values,
             family: family.description(),
         };
         keys.check_fixed()?;
-        match keys.family.task {
+        let config = match keys.family.task {
             Task::CausalLm => decoder(family, &keys),
             Task::SequenceClassification => encoder(family, &keys),
-        }
+        };
+        config.map(|config| Self { told_by, ..config })
+    }
+
+    /// What is to be said of the model: that its family was told by a class alone.
+    pub fn remark(&self) -> Option<String> {
+        let (class, family) = (self.told_by.as_ref()?, self.family.name());
+        Some(format!(
+            "the model's config.json has no `model_type`; it is taken for a {family} model, since `architectures` names \
+             {class}"
+        ))
     }
 }
 
-/// The file's family: by `model_type`, or by a class among its `architectures` if it has none.
-fn family(values: &Map<String, Value>) -> Result<Family, ConfigError> {
+/// The file's family: by `model_type`, or by a class among its `architectures` if it has none; then the class, too.
+fn family(values: &Map<String, Value>) -> Result<(Family, Option<String>), ConfigError> {
     let model_type = values.get("model_type").and_then(Value::as_str);
     let classes = architectures(values);
     let is_of = |family: &Family, class: &str| {
@@ -51,14 +61,14 @@ fn family(values: &Map<String, Value>) -> Result<Family, ConfigError> {
         return Err(ConfigError::UnknownFamily { name: name.into() });
     }
     if let Some(family) = Family::ALL.iter().find(|family| Some(family.name()) == model_type) {
-        return Ok(*family);
+        return Ok((*family, None));
     }
     let class_of = |family: &Family| classes.iter().find(|class| is_of(family, class));
     let by_class = Family::ALL
         .iter()
         .find_map(|family| Some((*family, *class_of(family)?)));
     match (by_class, model_type) {
-        (Some((family, _)), None) => Ok(family),
+        (Some((family, class)), None) => Ok((family, Some(class.into()))),
         // Its modelling code may be another's.
         (Some((family, class)), Some(name)) => Err(ConfigError::UnknownType {
             name: name.into(),
@@ -198,6 +208,7 @@ fn common(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
         eos_token_id: eos_token(keys)?,
         num_labels: DEFAULT_LABELS,
         head: None,
+        told_by: None,
         quantised_by: keys.get("quantization_config").map(quantised_by),
         initializer_range: keys.deviation("initializer_range", INITIALIZER_RANGE)?,
     })

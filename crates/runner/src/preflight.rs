@@ -2,7 +2,7 @@
 //! outcome of a cell.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use arch::ModelConfig;
 use base::text::{Mistake, to_flow_yaml};
@@ -89,7 +89,8 @@ impl PreflightError {
 }
 
 /// Checks the models and data of all cells, each once, without reading weights or texts, and that the worker's machine
-/// has their devices, allocators and instruction sets. Skips cells that are not due, or planned and not run.
+/// has their devices, allocators and instruction sets. Skips cells that are not due, or planned and not run. Gives
+/// remarks on the models.
 ///
 /// # Errors
 /// The first value that is missing, damaged, or not for the worker's build or machine.
@@ -97,9 +98,9 @@ pub fn preflight(
     study: &Study,
     machine: &WorkerMachine,
     is_due: impl Fn(&StudyCell) -> bool,
-) -> Result<(), PreflightError> {
+) -> Result<Vec<String>, PreflightError> {
     let roots = study.roots();
-    let mut configs = HashMap::new();
+    let (mut configs, mut remarks) = (HashMap::new(), BTreeSet::new());
     let (mut seen, mut seen_adapters, mut seen_texts) = (HashSet::new(), HashSet::new(), HashSet::new());
     for study_cell in &study.cells {
         let cell = &study_cell.cell;
@@ -111,8 +112,9 @@ pub fn preflight(
         let config = match configs.entry(opened(cell)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                let config = open_model(cell, &roots);
-                new.insert(config.map_err(|error| fail("model", &cell.model, error.into()))?)
+                let config = open_model(cell, &roots).map_err(|error| fail("model", &cell.model, error.into()))?;
+                remarks.extend(config.remark().map(|remark| format!("{}: {remark}", cell.model)));
+                new.insert(config)
             }
         };
         if let (Some(path), Some(adapter)) = (&cell.init_adapter, &cell.model_options().adapter)
@@ -161,7 +163,7 @@ pub fn preflight(
                 .map_err(|error| fail("device", &cell.device, error.into()))?;
         }
     }
-    Ok(())
+    Ok(remarks.into_iter().collect())
 }
 
 /// Checks that some cells have an engine; the others are planned.
@@ -241,7 +243,7 @@ mod tests {
         let study = spec::parse(&folder.join("x.yaml"), &text, &Overrides::default()).unwrap();
         let describe = |error: PreflightError| format!("{error}: {}", error.source().unwrap());
         let checked = trainable(&study).and_then(|()| preflight(&study, &machine(), |_| true));
-        let message = checked.map_or_else(describe, |()| String::new());
+        let message = checked.map_or_else(describe, |_| String::new());
         let message = message.replace(&format!("{}/", folder.display()), "");
         match message.split_once(" (cell ") {
             Some((before, after)) => format!("{before}{}", &after[after.find(')').unwrap() + 1..]),

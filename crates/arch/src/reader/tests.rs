@@ -51,7 +51,13 @@ fn families_are_known_by_type_or_architecture() {
         ("BertForPreTraining", Family::Bert),
     ] {
         let config = read(json!({"architectures": [architecture]}));
-        assert_eq!(config.map(|config| config.family), Ok(family), "{architecture}");
+        let config = config.unwrap();
+        assert_eq!(config.family, family, "{architecture}");
+        let remark = config.remark().unwrap();
+        assert!(
+            remark.contains("no `model_type`") && remark.ends_with(architecture),
+            "{remark}"
+        );
     }
     for family in Family::ALL {
         let class = family.description().class;
@@ -125,7 +131,7 @@ fn a_decoder_with_another_head_is_an_error() {
 
 #[test]
 fn defaults_are_those_of_transformers() {
-    assert_eq!(llama(&json!({})).unwrap(), preset("tiny"));
+    assert_eq!(llama(&json!({"model_type": "llama"})).unwrap(), preset("tiny"));
     for name in ["distilbert-base", "bert-base"] {
         let preset = preset(name);
         assert_eq!(read(json!({"model_type": preset.family.name()})).unwrap(), preset);
