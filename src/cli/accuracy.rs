@@ -104,7 +104,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every row; `published` and `predicted` are in `unit`, or words of an outcome.
+/// Every row; `published` and `predicted` are in `unit`, or words of an outcome, which alone has an `agreement`.
 fn table(accuracy: &Accuracy) -> Table {
     let mut table = Table::new([
         "study",
@@ -120,6 +120,7 @@ fn table(accuracy: &Accuracy) -> Table {
         "error",
         "low",
         "high",
+        "agreement",
         "metric",
         "source",
         "note",
@@ -139,6 +140,7 @@ fn table(accuracy: &Accuracy) -> Table {
             json!(row.error),
             json!(row.range.map(|range| range.low / row.unit.factor())),
             json!(row.range.map(|range| range.high / row.unit.factor())),
+            Value::Null,
             json!(row.metric),
             json!(accuracy.sources[row.source - 1]),
             json!(row.note),
@@ -159,6 +161,7 @@ fn table(accuracy: &Accuracy) -> Table {
             Value::Null,
             Value::Null,
             Value::Null,
+            json!(row.agreement),
             Value::Null,
             json!(accuracy.sources[row.source - 1]),
             json!(row.note),

@@ -110,6 +110,21 @@ fn an_outcome_needs_a_budget_and_a_key_that_is_heeded() {
 }
 
 #[test]
+fn a_source_says_one_thing_of_a_cell() {
+    let said = |source: &str| {
+        let spec = format!(
+            "name: x\ndefaults: {{ model: tiny, device_memory: 1GiB }}\npublished:\n\
+             - {{ outcome: fits, source: A table }}\n- {{ outcome: out_of_memory, source: {source} }}\n"
+        );
+        Project::new(&spec).expctl(&["validate", "spec.yaml"])
+    };
+    said("A table")
+        .exits(2)
+        .stderr_has("published[1].outcome: published[0] says the other of the same cell, by the same source");
+    said("Another table").exits(0);
+}
+
+#[test]
 fn a_prediction_is_marked_as_one() {
     let recorded = Recorded::new(&format!("{SPEC}{PUBLISHED}"));
     let mut frame = collect(&recorded.dir, &recorded.study, false).unwrap().frame().unwrap();

@@ -86,7 +86,8 @@ pub(crate) fn compare(figures: &[PublishedFigure], groups: &[Group]) -> Vec<Comp
     outcomes.collect()
 }
 
-/// Makes sure that outcomes' cells have memory to fit into, and heed the key whose largest value is said.
+/// Makes sure that outcomes' cells have memory to fit into, and heed the key whose largest value is said, and that no
+/// source says two things of a cell.
 ///
 /// # Errors
 /// The first that does not, with its place in the spec.
@@ -110,6 +111,14 @@ pub(crate) fn check(study: &Study) -> Result<(), SpecError> {
             let largest = published.largest.map(LargestKey::name);
             if largest.is_some_and(|key| !cell.heeds(key)) {
                 return wrong("largest", "its cell does not heed this key", "leave it out");
+            }
+            let other = study.published[..index].iter().position(|before| {
+                let is_other = before.outcome.is_some_and(|outcome| Some(outcome) != published.outcome);
+                is_other && before.source == published.source && study_cell.has(&before.cell)
+            });
+            if let Some(other) = other {
+                let message = format!("published[{other}] says the other of the same cell, by the same source");
+                return wrong("outcome", &message, "one of the two is of another cell, or wrong");
             }
         }
     }
