@@ -138,6 +138,7 @@ impl Trace {
     }
 
     /// The number of events written, without repeats.
+    #[inline]
     pub fn written(&self) -> usize {
         self.written.len()
     }
@@ -193,6 +194,7 @@ impl Trace {
     }
 
     /// Allocates `bytes` bytes.
+    #[inline]
     pub fn alloc(&mut self, bytes: u64, category: Category) -> Block {
         let block = Block(self.blocks);
         self.blocks += 1;
@@ -201,11 +203,13 @@ impl Trace {
     }
 
     /// Frees a block.
+    #[inline]
     pub fn free(&mut self, block: Block) {
         self.written.push(Event::Free { block });
     }
 
     /// Records the purpose of a block.
+    #[inline]
     pub fn label(&mut self, block: Block, category: Category) {
         self.written.push(Event::Label { block, category });
     }
@@ -216,6 +220,7 @@ impl Trace {
     }
 
     /// Begins the work of a module; `layer` is its block, if it is in one.
+    #[inline]
     pub fn module(&mut self, name: &'static str, layer: Option<u16>) {
         self.written.push(Event::Module(Module { name, layer }));
     }

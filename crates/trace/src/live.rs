@@ -49,6 +49,7 @@ impl LiveTensors {
     }
 
     /// Follows an event.
+    #[inline]
     pub fn apply(&mut self, event: &Event) {
         match *event {
             Event::Alloc { block, bytes, category } => {
@@ -64,6 +65,7 @@ impl LiveTensors {
     }
 
     /// Adds a block. Returns its requested bytes, 0 if it is no tensor of the device.
+    #[inline]
     pub fn alloc(&mut self, block: Block, bytes: u64, category: Category) -> u64 {
         let live = Live {
             bytes,
@@ -80,6 +82,7 @@ impl LiveTensors {
     }
 
     /// Removes a block. Returns its requested bytes, 0 if it is no tensor of the device.
+    #[inline]
     pub fn free(&mut self, block: Block) -> u64 {
         let live @ Live { bytes, category, .. } = self.blocks[block.index()];
         if category == Category::Host {
@@ -91,6 +94,7 @@ impl LiveTensors {
     }
 
     /// Changes a block's category.
+    #[inline]
     pub fn label(&mut self, block: Block, category: Category) {
         let live = &mut self.blocks[block.index()];
         self.by_category[live.category] -= live.bytes;
@@ -101,6 +105,7 @@ impl LiveTensors {
     }
 
     /// Begins the work of a module.
+    #[inline]
     pub fn enter(&mut self, module: Module) {
         self.is_in_loss = module.is_of_loss();
     }

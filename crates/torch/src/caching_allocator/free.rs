@@ -11,21 +11,21 @@ pub(super) struct FreeBlocks {
     filled: [u64; CLASSES / 64],
 }
 
-/// A free block, in the order of sizes and, where they are equal, of addresses.
+/// A free block. It has 24 bytes: those before it are moved when one is added or taken.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// Size, then address.
-    order: u128,
+    size: u64,
+    address: u64,
     id: BlockId,
 }
 
 impl Entry {
-    fn size(self) -> u64 {
-        (self.order >> 64) as u64
+    /// Its place in the order of sizes and, where they are equal, of addresses.
+    fn order(self) -> u128 {
+        order(self.size, self.address)
     }
 }
 
-/// The place of a block in the order.
 fn order(size: u64, address: u64) -> u128 {
     u128::from(size) << 64 | u128::from(address)
 }
@@ -35,11 +35,11 @@ fn order(size: u64, address: u64) -> u128 {
 fn after(class: &[Entry], order: u128) -> usize {
     const FEW: usize = 8;
     if class.len() > FEW {
-        return class.partition_point(|entry| entry.order > order);
+        return class.partition_point(|entry| entry.order() > order);
     }
     class
         .iter()
-        .rposition(|entry| entry.order > order)
+        .rposition(|entry| entry.order() > order)
         .map_or(0, |last| last + 1)
 }
 
@@ -83,7 +83,7 @@ impl FreeBlocks {
     pub(super) fn insert(&mut self, size: u64, address: u64, id: BlockId) {
         let (class, order) = (class(size), order(size, address));
         let entries = &mut self.classes[class];
-        entries.insert(after(entries, order), Entry { order, id });
+        entries.insert(after(entries, order), Entry { size, address, id });
         self.filled[class / 64] |= 1 << (class % 64);
     }
 
@@ -91,7 +91,7 @@ impl FreeBlocks {
         let (class, order) = (class(size), order(size, address));
         let entries = &self.classes[class];
         let at = after(entries, order);
-        if entries.get(at).is_some_and(|entry| entry.order == order) {
+        if entries.get(at).is_some_and(|entry| entry.order() == order) {
             self.remove_at(Place { class, at });
         }
     }
@@ -156,7 +156,7 @@ impl FreeBlocks {
             .next();
         filled
             .and_then(|class| self.classes[class].first())
-            .map_or(0, |entry| entry.size())
+            .map_or(0, |entry| entry.size)
     }
 
     /// Classes from `first` on that are not empty.
