@@ -172,7 +172,14 @@ pub(super) fn subject(cell: &Cell) -> String {
     let model = &cell.model;
     match (cell.stack, cell.gpu.as_deref()) {
         (Stack::Candle, _) => format!("{model} by our trainer on the CPU"),
-        (Stack::Torch, gpu) => format!("{model} on {}, PyTorch (transformers, PEFT)", gpu.unwrap_or("a GPU")),
+        (Stack::Torch, gpu) => {
+            let each = match (cell.world_size, gpu) {
+                (1, gpu) => gpu.unwrap_or("a GPU").to_owned(),
+                (count, Some(gpu)) => format!("each of {count} × {gpu}"),
+                (count, None) => format!("each of {count} GPUs"),
+            };
+            format!("{model} on {each}, PyTorch (transformers, PEFT)")
+        }
     }
 }
 

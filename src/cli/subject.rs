@@ -13,6 +13,7 @@ use runner::Purpose;
 use spec::{Names, Overrides, Recipe, Study};
 use torch::gpu::{Budget, Gpu};
 
+use super::devices::Devices;
 use super::fetch::{fetch, fetch_description};
 use super::requirements::check_requirements;
 use super::resolved::resolved;
@@ -55,9 +56,10 @@ pub(super) struct Subject {
     specs: Vec<PathBuf>,
     #[command(flatten)]
     named: Named,
-    /// The GPU to plan for: its name such as rtx-3090 or 4090, or its size such as 24GB. In place of a spec's own GPUs
+    /// The GPU to plan for: its name such as rtx-3090 or 4090, or its size such as 24GB; several as 2xa100-80gb, which
+    /// sets `world_size`. In place of a spec's own GPUs
     #[arg(long, value_name = "GPU|SIZE")]
-    gpu: Option<Budget>,
+    gpu: Option<Devices>,
     /// The memory to fit into, if it is not all of --gpu: a size such as 6GiB; or a GPU. In place of the cells' own
     /// device_memory and GPUs
     #[arg(long, value_name = "SIZE|GPU")]
@@ -85,8 +87,7 @@ impl Subject {
     /// # Errors
     /// There is none, or something is wrong with it.
     pub(super) fn study_to_fit(&self, vary: &[String], keep: &[String]) -> anyhow::Result<Study> {
-        let overrides = Overrides::from_environment(self.set.clone())?;
-        let overrides = overrides.with_search(vary.to_vec(), keep.to_vec());
+        let overrides = self.overrides()?.with_search(vary.to_vec(), keep.to_vec());
         Ok(self.read(&overrides)?.remove(0))
     }
 
@@ -118,7 +119,7 @@ impl Subject {
     /// What every cell is to fit into, if it is given, and what stays free of it.
     pub(super) fn options(&self) -> Options {
         Options {
-            budget: self.budget.or(self.gpu),
+            budget: self.budget.or(self.each_gpu()),
             headroom: self.headroom,
             ..Options::default()
         }
@@ -126,7 +127,24 @@ impl Subject {
 
     /// The GPU that is named, as such or as the budget.
     fn named_gpu(&self) -> Option<&'static Gpu> {
-        [self.gpu, self.budget].into_iter().flatten().find_map(Budget::gpu)
+        [self.each_gpu(), self.budget]
+            .into_iter()
+            .flatten()
+            .find_map(Budget::gpu)
+    }
+
+    /// Each of the GPUs of `--gpu`.
+    fn each_gpu(&self) -> Option<Budget> {
+        self.gpu.map(|gpu| gpu.each)
+    }
+
+    /// The environment's settings and those of the command line. A count of GPUs comes first: `--set` is exact.
+    fn overrides(&self) -> anyhow::Result<Overrides> {
+        let count = self.gpu.and_then(|gpu| gpu.count);
+        let world_size = count.map(|count| format!("world_size={count}"));
+        Ok(Overrides::from_environment(
+            world_size.into_iter().chain(self.set.clone()).collect(),
+        )?)
     }
 
     /// The options that gave the budget and the headroom, for a command that does the same.
@@ -136,7 +154,7 @@ impl Subject {
         let given = [
             (
                 "--gpu",
-                self.gpu.filter(|gpu| !is_named(gpu)).map(|gpu| gpu.to_string()),
+                self.each_gpu().filter(|gpu| !is_named(gpu)).map(|gpu| gpu.to_string()),
             ),
             ("--budget", self.budget.map(|budget| budget.to_string())),
             (
@@ -155,7 +173,7 @@ impl Subject {
     /// # Errors
     /// Both name a GPU, or a size; they are the wrong way round; or the size is more than the GPU has.
     fn check_device(&self) -> anyhow::Result<()> {
-        let Some((gpu, budget)) = self.gpu.zip(self.budget) else {
+        let Some((gpu, budget)) = self.each_gpu().zip(self.budget) else {
             return Ok(());
         };
         let what = match (gpu.gpu(), budget.gpu()) {
@@ -182,7 +200,10 @@ impl Subject {
     /// A cell of our trainer gets a GPU, the headroom leaves nothing of a budget, or a cell with an open value cannot be
     /// planned.
     pub(super) fn on_device(&self, study: Study, options: Options) -> anyhow::Result<Study> {
-        let gpu = [self.gpu, options.budget].into_iter().flatten().find_map(Budget::gpu);
+        let gpu = [self.each_gpu(), options.budget]
+            .into_iter()
+            .flatten()
+            .find_map(Budget::gpu);
         let study = for_gpu(study, gpu)?;
         let planner = Planner::new(study.roots(), options);
         for study_cell in &study.cells {
@@ -205,7 +226,7 @@ impl Subject {
     /// # Errors
     /// There is none; or something is wrong with one.
     pub(super) fn studies(&self) -> anyhow::Result<Vec<Study>> {
-        self.read(&Overrides::from_environment(self.set.clone())?)
+        self.read(&self.overrides()?)
     }
 
     fn read(&self, overrides: &Overrides) -> anyhow::Result<Vec<Study>> {

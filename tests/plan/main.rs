@@ -18,6 +18,7 @@ mod methods;
 mod models;
 mod names;
 mod published;
+mod ranks;
 mod sample;
 mod speed;
 mod torch;

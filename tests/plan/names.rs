@@ -118,7 +118,7 @@ fn wrong_names_are_errors() {
         (&["--model", "mixtral-8x7b"], "a mixture of experts is not planned"),
         (
             &["--model", "tiny", "--set", "num_gpus=2"],
-            "several GPUs are not planned yet",
+            "did you mean `world_size`?",
         ),
         (&[], "give a spec, or a model by name"),
     ] {

@@ -109,6 +109,14 @@ cell_keys! {
                 torch(LORA, "t4", &[Report]),
             ],
         }
+        /// Processes that train together, each on a GPU of its own, as `DistributedDataParallel` (DDP) has them: each holds the
+        /// whole model and trains on its share of the micro-batches. A plan is of the one that holds most.
+        world_size: usize = 1 => {
+            stacks: TORCH,
+            aliases: ["num_processes", "num_gpus", "n_gpu", "nproc_per_node"],
+            no_technique: "the machine of the run; each process of DDP holds all",
+            acts: [torch(LORA, "2", &[Bytes])],
+        }
         /// PyTorch's training loop, and the releases of its libraries.
         torch: Torch = Torch::default() => {
             filled: |torch, cell| torch.filled(&cell.deciding()),

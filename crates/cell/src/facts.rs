@@ -37,6 +37,7 @@ deciding! {
     rank: usize,
     optim: Optimizer,
     adapter: Adapter,
+    world_size: usize,
 }
 
 impl Deciding {

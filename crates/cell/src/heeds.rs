@@ -46,6 +46,7 @@ impl Cell {
             rank: self.rank,
             optim: self.optim,
             adapter: self.adapter,
+            world_size: self.world_size,
         }
     }
 }

@@ -186,7 +186,7 @@ mod tests {
     }
 
     /// The hash of every default, with this [`ID_VERSION`].
-    const DEFAULTS_HASH: &str = "134bebe837cd";
+    const DEFAULTS_HASH: &str = "d9257635eb2e";
 
     /// Ids leave defaults out, so results of other settings would be reused after a default changed.
     #[test]

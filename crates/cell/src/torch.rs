@@ -103,6 +103,30 @@ cell_keys! {
             no_technique: "a fact of the script that makes the optimizer",
             acts: [torch("rank: 0, optim: adamw_8bit", "false", &[Bytes])],
         }
+        /// DDP looks for parameters that a step does not use, for which it copies the outputs. Default: as transformers' Trainer
+        /// asks for it, unless a model without adapters checkpoints.
+        ddp_find_unused_parameters: Option<bool> = None => {
+            heeded: has_ranks,
+            idle: ONE_PROCESS,
+            example: "true",
+            no_technique: "a fact of the script",
+            acts: [torch("world_size: 2", "false", &[Bytes])],
+        }
+        /// The least size of DDP's buckets of gradients in MiB. Default: PyTorch's 25, of which the first has 1.
+        ddp_bucket_cap_mb: Option<u32> = None => {
+            heeded: has_ranks,
+            idle: ONE_PROCESS,
+            example: "1",
+            no_technique: "changes how gradients are cut into buckets, not how many there are",
+            acts: [torch("model: smollm2-135m, rank: 0, world_size: 2", "1000", &[Bytes])],
+        }
+        /// Gradients are parts of DDP's buckets, which otherwise hold them once more.
+        gradient_as_bucket_view: bool = false => {
+            heeded: has_ranks,
+            idle: ONE_PROCESS,
+            no_technique: "a fact of the script, which accelerate's `DistributedDataParallelKwargs` sets",
+            acts: [torch("rank: 0, world_size: 2", "true", &[Bytes])],
+        }
         /// Release of transformers, such as "4.37.2". Older ones hold more in some places, and checkpoint reentrantly
         /// before 5.0.0. "nearest 4.28.1" is the nearest that has been studied, which the plan names; so with the other
         /// releases. Default: today's, as is every newer one.
@@ -143,6 +167,13 @@ cell_keys! {
             acts: [torch(LORA, "'2.14.0'", &[Bytes])],
         }
     }
+}
+
+const ONE_PROCESS: Idle =
+    Idle::by("world_size", "one process exchanges no gradients").or("use `world_size: 2` or more");
+
+fn has_ranks(cell: &Deciding) -> bool {
+    cell.world_size > 1
 }
 
 /// True if a plan depends on the release of PEFT.

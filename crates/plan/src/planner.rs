@@ -282,7 +282,7 @@ impl Planner {
             },
         );
         let (planned, trace) = planned?;
-        let context = Context::on(gpu);
+        let context = Context::of(gpu, cell.world_size);
         let device = match detail {
             Detail::Live => None,
             _ => Some(Device {
@@ -321,6 +321,13 @@ impl Planner {
                  was not made for"
             ));
         }
+        prediction.notes.extend(model.remark());
+        prediction.notes.extend(planned.rank().map(|rank| {
+            format!(
+                "rank {rank} of 0 to {} has the largest batch, and is planned",
+                cell.world_size - 1
+            )
+        }));
         prediction.notes.extend(nearest_releases(cell, &model));
         let mut loading = account.in_phase[Phase::Load];
         if let (Some(device), Some(replayed)) = (device, replayed) {
@@ -356,8 +363,14 @@ impl Planner {
         model: &ModelConfig,
         depth: Depth,
     ) -> Result<Planned<TorchStep>, DataError> {
+        // A step of all ranks together.
+        let options = &DataOptions {
+            gradient_accumulation_steps: options.gradient_accumulation_steps * cell.world_size,
+            ..options.clone()
+        };
         batches::torch_steps(
             options,
+            cell.world_size,
             depth,
             BetweenSteps {
                 eval_steps: cell.torch.generation.map(|generation| generation.eval_steps),

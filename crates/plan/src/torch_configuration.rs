@@ -4,7 +4,7 @@ use arch::{ModelConfig, Module};
 use base::text::Mistake;
 use cell::{Adapter, Cell, Checkpointing, ZeroGrad};
 use torch::gpu::{ComputeCapability, Context, Gpu};
-use torch::{Backend, Bitsandbytes, Configuration, Dtype, Peft, Pytorch, Transformers};
+use torch::{Backend, Bitsandbytes, Configuration, Ddp, Dtype, Peft, Pytorch, Transformers};
 
 /// The configuration of `cell`, for a model of this shape.
 ///
@@ -80,8 +80,20 @@ pub(super) fn torch_configuration(
         bitsandbytes,
         pytorch,
         device_map: cell.torch.device_map == Some(true),
-        free_bytes: gpu.map(|gpu| gpu.total_bytes - Context::on(Some(gpu)).likely),
+        ddp: ddp(cell),
+        free_bytes: gpu.map(|gpu| gpu.total_bytes - Context::of(Some(gpu), cell.world_size).likely),
         backend: Backend::Cuda,
+    })
+}
+
+/// How several processes exchange gradients. Trainer asks DDP to look for unused parameters, except of a model of
+/// transformers' own that checkpoints (`_wrap_model` in `trainer.py`).
+fn ddp(cell: &Cell) -> Option<Ddp> {
+    let looks = cell.method().is_some() || cell.gradient_checkpointing == Checkpointing::None;
+    (cell.world_size > 1).then_some(Ddp {
+        find_unused_parameters: cell.torch.ddp_find_unused_parameters.unwrap_or(looks),
+        bucket_cap_mb: cell.torch.ddp_bucket_cap_mb,
+        gradient_as_bucket_view: cell.torch.gradient_as_bucket_view,
     })
 }
 

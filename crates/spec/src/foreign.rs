@@ -6,7 +6,7 @@ const IN_4_BITS: &str = "write `dtype: int4`";
 const NO_LOADER: &str = "leave it out: samples are tokenised before the training, and no worker process loads them";
 const NOT_PINNED: &str = "leave it out: no batch is copied from page-locked memory";
 const ONE_PROCESS: &str = "leave it out: one process trains, so no gradients are exchanged";
-const SEVERAL_GPUS: &str = "several GPUs are not planned yet: a plan is of one";
+const FSDP: &str = "FSDP is not planned yet; `world_size` plans DDP, whose processes hold the whole model each";
 const DEEPSPEED: &str = "DeepSpeed is not planned yet: its flat buffers and float32 copies come on top, on one GPU too";
 const ONLY_SUPERVISED: &str =
     "DPO, GRPO, reward models and other losses of preferences are not planned: supervised training alone is";
@@ -19,7 +19,7 @@ const EVALUATED_ONCE: &str = "leave it out: our trainer has `eval_fraction`, the
                               plans of PyTorch's stack have the training's steps alone";
 
 /// The keys, each with the help of its error.
-const FOREIGN: [(&str, &str); 79] = [
+const FOREIGN: [(&str, &str); 73] = [
     // Of TRL's SFTConfig.
     ("dataset_text_field", TEXT_COLUMN),
     (
@@ -122,13 +122,11 @@ const FOREIGN: [(&str, &str); 79] = [
         "remove_unused_columns",
         "leave it out: `data: {column: ...}` names the column that is read",
     ),
-    ("ddp_find_unused_parameters", ONE_PROCESS),
-    ("ddp_bucket_cap_mb", ONE_PROCESS),
     ("ddp_backend", ONE_PROCESS),
     ("local_rank", ONE_PROCESS),
-    ("fsdp", SEVERAL_GPUS),
-    ("fsdp_config", SEVERAL_GPUS),
-    ("fsdp_version", SEVERAL_GPUS),
+    ("fsdp", FSDP),
+    ("fsdp_config", FSDP),
+    ("fsdp_version", FSDP),
     ("deepspeed", DEEPSPEED),
     ("deepspeed_config", DEEPSPEED),
     ("zero_stage", DEEPSPEED),
@@ -156,11 +154,10 @@ const FOREIGN: [(&str, &str); 79] = [
     ("quantization_bit", "write `dtype: int4` or `int8`"),
     ("double_quant", "write `bnb_4bit_use_double_quant`"),
     ("quant_type", "write `bnb_4bit_quant_type`"),
-    ("num_gpus", SEVERAL_GPUS),
-    ("n_gpu", SEVERAL_GPUS),
-    ("num_processes", SEVERAL_GPUS),
-    ("world_size", SEVERAL_GPUS),
-    ("tensor_parallel_size", SEVERAL_GPUS),
+    (
+        "tensor_parallel_size",
+        "tensor parallelism is not planned; `world_size` plans DDP, whose processes hold the whole model each",
+    ),
     (
         "unsloth",
         "Unsloth's kernels are not planned; `--recipe unsloth-comparison` is what it compares itself with",

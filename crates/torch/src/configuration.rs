@@ -35,6 +35,17 @@ pub struct MicroBatchShape {
     pub unpadded: u32,
 }
 
+/// How `DistributedDataParallel` is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ddp {
+    /// It looks for parameters that a step does not use, for which it copies the outputs.
+    pub find_unused_parameters: bool,
+    /// The least size of all buckets but the last, in MiB; `None` for PyTorch's, of which the first is smaller.
+    pub bucket_cap_mb: Option<u32>,
+    /// Gradients are parts of the buckets.
+    pub gradient_as_bucket_view: bool,
+}
+
 /// A model and how it is trained.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Configuration {
@@ -104,6 +115,8 @@ pub struct Configuration {
     /// Weights that stay as they are come to the GPU by `from_pretrained` with a `device_map`, and not by
     /// `model.to("cuda")` after it.
     pub device_map: bool,
+    /// Several ranks share the gradients; `None` if there is one.
+    pub ddp: Option<Ddp>,
     /// Bytes of the GPU that are free before anything is loaded; `None` if no GPU is named.
     pub free_bytes: Option<u64>,
     /// The kernels whose memory is traced.
@@ -146,6 +159,7 @@ impl Configuration {
             bitsandbytes: Bitsandbytes::TODAY,
             pytorch: Pytorch::TODAY,
             device_map: false,
+            ddp: None,
             free_bytes: None,
             backend: Backend::Cuda,
         }

@@ -4,7 +4,7 @@ use super::dtype::Dtype;
 use super::frames::Frames;
 use super::layout::Dims;
 use super::slots::{Slot, ViewSlots};
-use super::view::{Edge, View};
+use super::view::{Edge, StorageId, View};
 
 /// Most gradients that a node gives.
 pub(super) const INPUTS: usize = 4;
@@ -67,6 +67,8 @@ pub(super) struct Leaf {
     pub(super) buffer: Option<View>,
     /// Nodes that have yet to give it a gradient.
     pub(super) awaited: u32,
+    /// Where its gradient lies once the ranks have reduced it, if not in its own memory.
+    pub(super) bucket: Option<StorageId>,
 }
 
 pub(super) struct Graph<D> {

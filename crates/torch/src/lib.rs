@@ -3,7 +3,7 @@
 //! No arithmetic is done and no formula is kept: the modelling code of each family runs on fake tensors, so that what
 //! is alive follows from who holds it, as in Python. [`tape`] counts the holders, [`autograd`] keeps what each
 //! operation saves and walks it backward in PyTorch's order, [`ops`] say what each operation allocates, [`models`] are
-//! the families, and [`peft`], [`bitsandbytes`], [`checkpoint`] and [`optimizer`] are what the names say.
+//! the families, and [`peft`], [`bitsandbytes`], [`checkpoint`], [`optimizer`] and [`ddp`] are what the names say.
 
 mod adafactor;
 mod adapter_file;
@@ -14,6 +14,7 @@ pub mod caching_allocator;
 mod checkpoint;
 mod configuration;
 mod counts;
+mod ddp;
 mod dtype;
 mod frames;
 pub mod gpu;
@@ -37,7 +38,7 @@ mod versions;
 mod view;
 mod workspaces;
 
-pub use configuration::{Backend, Configuration, MicroBatchShape};
+pub use configuration::{Backend, Configuration, Ddp, MicroBatchShape};
 pub use counts::Counts;
 pub use dtype::Dtype;
 pub use loading::{LoadOrder, WarmUp};

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-use trace::{Block, Trace};
+use trace::{Block, Event, Trace};
 use trace::{Category, Module, Phase};
 
 use super::configuration::{Backend, Configuration};
@@ -54,6 +54,8 @@ pub(super) struct Tape {
     pub(super) autocast: Cell<Option<Dtype>>,
     /// The model is in evaluation mode.
     evaluates: Cell<bool>,
+    /// The backward pass ends in a reduction of the gradients over all ranks.
+    pub(super) reduces: Cell<bool>,
     /// The thread of the backward pass is at work.
     pub(super) in_backward: Cell<bool>,
     /// Tensors of adapters that do not have their formats yet.
@@ -210,6 +212,7 @@ impl Tape {
                 .unwrap_or(configuration.capability.multiprocessors()),
             autocast: Cell::new(None),
             evaluates: Cell::new(false),
+            reduces: Cell::new(false),
             in_backward: Cell::new(false),
             uncast: RefCell::default(),
             casts: RefCell::default(),
@@ -350,6 +353,22 @@ impl Tape {
         let block = memory.alloc(bytes, memory.storages[storage.index()].category);
         let before = std::mem::replace(&mut memory.storages[storage.index()].block, block);
         memory.trace.free(before);
+    }
+
+    /// Bytes of each live storage of such categories, in the order of allocation.
+    pub(super) fn live_bytes(&self, is_wanted: impl Fn(Category) -> bool) -> Vec<u64> {
+        let memory = self.memory.borrow();
+        let is_live = |block: Block| {
+            let storage = &memory.storages[block.index()];
+            storage.holders > 0 && storage.block == block && is_wanted(storage.category)
+        };
+        let events = memory.trace.events();
+        events
+            .filter_map(|event| match *event {
+                Event::Alloc { block, bytes, .. } if is_live(block) => Some(bytes),
+                _ => None,
+            })
+            .collect()
     }
 
     pub(super) fn retain(&self, storage: StorageId) {

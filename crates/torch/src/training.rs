@@ -7,6 +7,7 @@ use trace::Trace;
 use trace::{Category, Module, Phase};
 
 use super::configuration::{Configuration, MicroBatchShape};
+use super::ddp::Reducer;
 use super::dtype::Dtype;
 use super::frames::Frame;
 use super::groups::Groups;
@@ -61,12 +62,20 @@ fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[Step
     tape.phase(Phase::Load);
     let mut loader = Loader::new(tape, configuration);
     let model = Model::load(&mut loader, configuration);
+    let (trainable, unstepped) = (loader.trainable, loader.unstepped);
+    let reducer = configuration.ddp.map(|ddp| {
+        // Accelerate wraps the model when the training begins.
+        tape.phase(Phase::Idle);
+        let parameters: Vec<_> = trainable.iter().chain(&unstepped).collect();
+        Reducer::new(tape, ddp, &parameters)
+    });
     let mut training = Training {
         tape,
         configuration,
         model,
-        trainable: loader.trainable,
-        unstepped: loader.unstepped,
+        trainable,
+        unstepped,
+        reducer,
         optimizer: OptimizerState::new(configuration),
         previous: None,
     };
@@ -83,6 +92,9 @@ fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[Step
         {
             number += 1;
             tape.step(number);
+            if number == 2 {
+                training.rebuild_buckets();
+            }
             match &last {
                 Some((before, events)) if *before == micros && configuration.steps_end_clean() => {
                     tape.repeat(events.clone());
@@ -123,8 +135,24 @@ struct Training<'t, 'c> {
     trainable: Groups<'t>,
     /// Leaves whose gradients the optimizer does not step.
     unstepped: Vec<Tensor<'t>>,
+    reducer: Option<Reducer<'t>>,
     optimizer: OptimizerState<'t>,
     previous: Option<StepOutputs<'t>>,
+}
+
+impl<'t> Training<'t, '_> {
+    /// All parameters that want gradients.
+    fn parameters(&self) -> Vec<&Tensor<'t>> {
+        self.trainable.iter().chain(&self.unstepped).collect()
+    }
+
+    /// After the first step DDP knows the order of the backward pass.
+    fn rebuild_buckets(&mut self) {
+        if let Some(mut reducer) = self.reducer.take() {
+            reducer.rebuild(self.tape, &self.parameters());
+            self.reducer = Some(reducer);
+        }
+    }
 }
 
 impl Training<'_, '_> {
@@ -134,7 +162,11 @@ impl Training<'_, '_> {
         if zero_grad == ZeroGrad::BeforeForward {
             self.zero_grad();
         }
-        for micro in micros {
+        for (number, micro) in micros.iter().enumerate() {
+            // The others are under `no_sync`.
+            self.tape
+                .reduces
+                .set(self.reducer.is_some() && number + 1 == micros.len());
             self.micro_batch(micro);
         }
         let tape = self.tape;
@@ -167,8 +199,7 @@ impl Training<'_, '_> {
 
     /// The sizes of the parameters that want gradients.
     fn gradients(&self) -> Vec<u64> {
-        let parameters = self.trainable.iter().chain(&self.unstepped);
-        parameters.map(Tensor::numel).collect()
+        self.parameters().into_iter().map(Tensor::numel).collect()
     }
 
     /// `optimizer.zero_grad()`.
@@ -188,6 +219,10 @@ impl Training<'_, '_> {
         let output = tape.autocast(autocast, || {
             tape.within(Mode::Record, || model.forward(tape, configuration, micro, &ids))
         });
+        let output = match &self.reducer {
+            Some(reducer) => tape.within(Mode::Record, || reducer.outputs(output)),
+            None => output,
+        };
         self.previous = None;
         let Output { loss, logits, cache } = output;
         let outputs = (configuration.outputs != OutputLifetime::None).then_some((logits, cache));

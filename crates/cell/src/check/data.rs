@@ -246,7 +246,8 @@ impl Cell {
             batch_size: self.least_batch_size(),
             ..self.data_options()
         };
-        let (needed, held_out) = (options.effective_batch_size(), options.held_out(samples));
+        let needed = options.effective_batch_size().saturating_mul(self.world_size);
+        let held_out = options.held_out(samples);
         if samples.saturating_sub(held_out) >= needed {
             return Ok(());
         }
@@ -256,9 +257,15 @@ impl Cell {
             String::new()
         };
         let (batch, accumulation) = (options.batch_size, self.gradient_accumulation_steps);
+        let ranks = match self.world_size {
+            1 => String::new(),
+            ranks => format!(" on {ranks} ranks"),
+        };
         Err(Invalid::new(
             "data.synthetic.samples",
-            format!("a step of {batch} × {accumulation} needs {needed} samples, and there are {samples}{of_them}"),
+            format!(
+                "a step of {batch} × {accumulation}{ranks} needs {needed} samples, and there are {samples}{of_them}"
+            ),
         )
         .with("batch_size")
         .with("gradient_accumulation_steps")

@@ -205,6 +205,10 @@ impl Cell {
 
     /// What the training loop keeps, where there is something to keep.
     fn check_loop(&self, found: &mut Found) {
+        if let Some(mib) = self.torch.ddp_bucket_cap_mb {
+            let key = "torch.ddp_bucket_cap_mb";
+            found.check(at_least(key, mib as usize, 1).and_then(|()| at_most(key, mib as usize, 1 << 20)));
+        }
         if self.torch.zero_grad == ZeroGrad::BeforeForward && self.empty_cache_steps == 0 {
             let message = "only an emptied cache lies between `after_step` and `before_forward`";
             let invalid = Invalid::idle("torch.zero_grad", message).with("empty_cache_steps");

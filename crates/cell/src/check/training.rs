@@ -12,6 +12,8 @@ use options::invalid::{Invalid, at_least, at_most, number};
 
 impl Cell {
     pub(super) fn check_sizes(&self, found: &mut Found) {
+        found.check(at_least("world_size", self.world_size, 1));
+        found.check(at_most("world_size", self.world_size, 1 << 12));
         found.check(at_least("batch_size", self.batch_size, 1));
         found.check(at_most("batch_size", self.batch_size, 1 << 20));
         found.check(at_least(

@@ -173,7 +173,7 @@ mod tests {
             ..BetweenSteps::default()
         };
         let no_text = || unreachable!("no text is read");
-        let planned = torch_steps(&options, depth, between, false, unread, no_text).unwrap();
+        let planned = torch_steps(&options, 1, depth, between, false, unread, no_text).unwrap();
         let micro_batches = planned.steps.iter().map(|step| step.micro_batches.len()).sum();
         let trace = torch::trace_parts(&configuration, &parts(&planned.steps));
         (Account::of(&trace, 512, 1).peak.bytes, micro_batches)

@@ -11,6 +11,8 @@ pub struct Planned<S> {
     pub steps: Vec<S>,
     /// The training that they are chosen from; `None` if all its steps are alike or made up.
     training: Option<Training>,
+    /// The rank whose steps they are, from 0; `None` if there is one, or all are alike.
+    rank: Option<usize>,
 }
 
 #[derive(Debug, Clone)]
@@ -25,7 +27,11 @@ struct Training {
 impl<S> Planned<S> {
     /// Steps that stand for all others.
     pub(super) fn alike(steps: Vec<S>) -> Self {
-        Self { steps, training: None }
+        Self {
+            steps,
+            training: None,
+            rank: None,
+        }
     }
 
     /// The `chosen` steps of `sequence`. `has_texts` is true if its samples can be named.
@@ -42,7 +48,18 @@ impl<S> Planned<S> {
                 chosen,
                 has_texts,
             }),
+            rank: None,
         }
+    }
+
+    /// These steps as those of a rank.
+    pub(super) fn of_rank(self, rank: Option<usize>) -> Self {
+        Self { rank, ..self }
+    }
+
+    /// The rank whose steps they are; `None` if there is one, or all are alike.
+    pub fn rank(&self) -> Option<usize> {
+        self.rank
     }
 
     /// These steps as those of made-up data, whose batches need no name.

@@ -116,6 +116,44 @@ impl Sequence {
         });
     }
 
+    /// The steps of one of several ranks, of steps of all together: they take micro-batches in turn, and one that comes too
+    /// late for the last repeats the first of its step (accelerate's `BatchSamplerShard`, which takes the first of the
+    /// epoch).
+    pub(super) fn of_rank(&self, rank: usize, world_size: usize) -> Self {
+        let mut own = Self {
+            samples: self.samples.clone(),
+            ..Self::default()
+        };
+        for step in 0..self.len() {
+            let micro = self.step(step);
+            let in_turn = micro.iter().skip(rank).step_by(world_size);
+            match rank < micro.len() {
+                true => own.micro.extend(in_turn),
+                false => own.micro.extend(micro.first()),
+            }
+            own.end_step();
+        }
+        own
+    }
+
+    /// The steps of the rank with the largest micro-batch, and the rank, of steps of all together; no rank if all are
+    /// alike.
+    pub(super) fn of_busiest_rank(self, world_size: usize) -> (Self, Option<usize>) {
+        if world_size == 1 {
+            return (self, None);
+        }
+        let ranks = (0..world_size).map(|rank| self.of_rank(rank, world_size));
+        let mut ranks: Vec<Self> = ranks.collect();
+        let largest = |rank: &Self| rank.micro.iter().map(Micro::size).max();
+        let sizes: Vec<_> = ranks.iter().map(largest).collect();
+        let busiest = sizes
+            .iter()
+            .position(|size| Some(size) == sizes.iter().max())
+            .unwrap_or(0);
+        let are_alike = sizes.iter().all(|size| *size == sizes[0]);
+        (ranks.swap_remove(busiest), (!are_alike).then_some(busiest))
+    }
+
     /// Has attention take the padding out.
     pub(super) fn unpad(&mut self) {
         for micro in self.micro.iter_mut().filter(|micro| micro.is_padded()) {

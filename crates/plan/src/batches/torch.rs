@@ -72,12 +72,14 @@ pub fn parts(steps: &[TorchStep]) -> Vec<Vec<torch::Step<'_>>> {
 /// are packed or grouped by length. Buckets keep the order of the data.
 ///
 /// Calls `sampler` only for made-up lengths, and `lengths` only for a file or the sample text.
-/// If `unpads`, attention takes the padding out of a batch.
+/// If `unpads`, attention takes the padding out of a batch. `options` are of all `world_size` ranks together, and the steps
+/// of the one with the largest micro-batch.
 ///
 /// # Errors
 /// If the data cannot be read or does not fill a step, or the model has no tokenizer.
 pub fn torch_steps(
     options: &DataOptions,
+    world_size: usize,
     depth: Depth,
     between: BetweenSteps,
     unpads: bool,
@@ -87,15 +89,24 @@ pub fn torch_steps(
     let is_sampled = options.packing.is_some() || options.length_groups.is_some();
     let sequence = match &options.data {
         Data::Synthetic(data) => match &data.lengths {
-            Lengths::Fixed => return Ok(equal_steps(options.max_seq_length, options, depth, between, unpads)),
+            Lengths::Fixed => {
+                return Ok(equal_steps(
+                    options.max_seq_length,
+                    options,
+                    world_size,
+                    depth,
+                    between,
+                    unpads,
+                ));
+            }
             _ if is_sampled => {
                 let sampler = sampler()?;
                 let train: Vec<u32> = sampler.train().collect();
                 trainer::sequence(&train, |sample| sampler.lengths().tokens(sample), options)
             }
             Lengths::List(list) => match list[..] {
-                [length] => return Ok(equal_steps(length, options, depth, between, unpads)),
-                _ => return Ok(chosen(in_turn(list, options), options, depth, between, unpads).made_up()),
+                [length] => return Ok(equal_steps(length, options, world_size, depth, between, unpads)),
+                _ => return Ok(chosen(in_turn(list, options), options, world_size, depth, between, unpads).made_up()),
             },
             Lengths::Uniform | Lengths::LogNormal(_) => ours::sequence(&*sampler()?, options, pass(options, data)),
         },
@@ -104,17 +115,19 @@ pub fn torch_steps(
             trainer::sequence(&lengths.train(options)?, |sample| lengths.tokens(sample), options)
         }
     };
-    Ok(chosen(sequence, options, depth, between, unpads))
+    Ok(chosen(sequence, options, world_size, depth, between, unpads))
 }
 
 /// The steps of a sequence that decide its memory.
 fn chosen(
-    mut sequence: Sequence,
+    sequence: Sequence,
     options: &DataOptions,
+    world_size: usize,
     depth: Depth,
     between: BetweenSteps,
     unpads: bool,
 ) -> Planned<TorchStep> {
+    let (mut sequence, rank) = sequence.of_busiest_rank(world_size);
     if unpads {
         sequence.unpad();
     }
@@ -136,7 +149,7 @@ fn chosen(
                     empties_cache: false,
                 }
             };
-            Planned::chosen(sequence, parts.keys().copied().collect(), has_texts, step)
+            Planned::chosen(sequence, parts.keys().copied().collect(), has_texts, step).of_rank(rank)
         }
         Depth::Few | Depth::Replayed => {
             let most = if sequence.is_even() {
@@ -157,7 +170,7 @@ fn chosen(
                 generates: generates(step),
                 empties_cache: emptying.contains(&step),
             };
-            Planned::chosen(sequence, steps, has_texts, step)
+            Planned::chosen(sequence, steps, has_texts, step).of_rank(rank)
         }
     }
 }
@@ -246,6 +259,7 @@ fn in_turn(list: &[usize], options: &DataOptions) -> Sequence {
 fn equal_steps(
     length: usize,
     options: &DataOptions,
+    world_size: usize,
     depth: Depth,
     between: BetweenSteps,
     unpads: bool,
@@ -283,7 +297,7 @@ fn equal_steps(
         Depth::Few | Depth::Replayed => MOST_REPLAYED_STEPS,
     };
     let step = TorchStep {
-        micro_batches: vec![micro; options.gradient_accumulation_steps.min(MOST_MICRO_BATCHES)],
+        micro_batches: vec![micro; (options.gradient_accumulation_steps / world_size).min(MOST_MICRO_BATCHES)],
         follows: true,
         generates: false,
         empties_cache: false,
@@ -317,6 +331,7 @@ mod tests {
         let config = config();
         let planned = torch_steps(
             options,
+            1,
             depth,
             BetweenSteps::default(),
             false,
@@ -370,6 +385,7 @@ mod tests {
         let config = config();
         let planned = torch_steps(
             &options,
+            1,
             depth,
             BetweenSteps {
                 eval_steps: Some(every),

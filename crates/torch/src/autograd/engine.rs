@@ -194,7 +194,8 @@ impl Tape {
             .into_view()
     }
 
-    /// A leaf's gradient is stolen when it is the first, or added in place.
+    /// A leaf's gradient is stolen when it is the first, or added in place. It moves to its bucket, if it has one, when
+    /// it is to be reduced.
     fn give_leaf<'t>(&'t self, leaf: usize, gradient: Tensor<'t>) {
         let buffered = self.graph.borrow_mut().leaves[leaf].buffer.take();
         let sum = self.accumulate(buffered, gradient);
@@ -203,10 +204,19 @@ impl Tape {
         leaf.awaited -= 1;
         if leaf.awaited > 0 {
             leaf.buffer = Some(sum);
-        } else if leaf.grad.is_some() {
+            return;
+        }
+        if leaf.grad.is_some() {
             self.release(sum.storage);
         } else {
             leaf.grad = Some(self.own(sum));
+        }
+        if let (Some(grad), Some(bucket)) = (&mut leaf.grad, leaf.bucket)
+            && self.reduces.get()
+            && grad.storage != bucket
+        {
+            self.retain(bucket);
+            self.release(std::mem::replace(&mut grad.storage, bucket));
         }
     }
 

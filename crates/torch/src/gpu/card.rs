@@ -69,6 +69,14 @@ impl Context {
             Some(gpu) => gpu.context.unwrap_or_else(|| Self::of_threads(gpu.threads())),
         }
     }
+
+    /// The context of one of so many processes, each on such a GPU, with NCCL's buffers if there are several.
+    pub fn of(gpu: Option<&Gpu>, world_size: usize) -> Self {
+        match world_size {
+            0 | 1 => Self::on(gpu),
+            _ => Self::on(gpu).with_nccl(),
+        }
+    }
 }
 
 /// The table; the file says what its columns are.
@@ -219,7 +227,7 @@ fn help(text: &str) -> String {
         .rsplit_once(['x', '*', '×'])
         .filter(|(gpu, count)| is_count(count) && !gpu.is_empty());
     if before.or(after).is_some() {
-        return "several GPUs are not planned yet: name one of them".into();
+        return "several GPUs are `--gpu 2xa100-80gb`, or `world_size: 2` in a spec".into();
     }
     // A number that is no model's is a size.
     let number = text.trim_end_matches(['g', 'm', 'b', 'i', ' ']);

@@ -40,6 +40,17 @@ impl Context {
         source: None,
     };
 
+    /// NCCL's buffers beside it: for one communicator from a card's on PCI Express to one's on NVLink, as agilerl-arena
+    /// 1.29 has them of an L4 (91 MiB) and an A100 (600 MiB), for any number of ranks.
+    pub(super) fn with_nccl(self) -> Self {
+        Self {
+            low: self.low + 91 * MIB,
+            likely: self.likely + 300 * MIB,
+            high: self.high + 600 * MIB,
+            source: None,
+        }
+    }
+
     /// The estimate for a GPU that runs so many threads at once: the driver reserves the stacks of all of them, and the
     /// kernels' code is added. `docs/gpus.md` has the readings that the line and its range are of.
     pub(super) fn of_threads(threads: u64) -> Self {

@@ -1,0 +1,82 @@
+//! Plans of one of several processes.
+
+use crate::common::project::Project;
+
+/// Bytes of gradients, and of their buckets, at the peak.
+fn gradients(arguments: &[&str]) -> u64 {
+    let model = [
+        "plan",
+        "--model",
+        "smollm2-135m",
+        "--data",
+        "synthetic",
+        "--format",
+        "json",
+    ];
+    let full = ["--set", "rank=0", "--set", "dtype=bfloat16"];
+    let output = Project::empty().expctl(&[&model[..], &full, arguments].concat());
+    let rows: serde_json::Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output}"));
+    let bytes = rows[0]["predicted_allocated_peak_gradient_bytes"].as_u64();
+    bytes.unwrap_or_else(|| panic!("{output}"))
+}
+
+#[test]
+fn each_rank_holds_its_gradients_once_more() {
+    let alone = gradients(&[]);
+    assert_eq!(alone, 2 * 134_515_008);
+    for gpu in ["2xa100-80gb", "8×a100-80gb"] {
+        assert_eq!(gradients(&["--gpu", gpu]), 2 * alone);
+    }
+    let in_buckets = ["--gpu", "2xa100-80gb", "--set", "torch.gradient_as_bucket_view=true"];
+    let of = |accumulation: &str| gradients(&[&in_buckets[..], &["--set", accumulation]].concat());
+    assert_eq!(of("gradient_accumulation_steps=1"), alone);
+    assert_eq!(
+        of("gradient_accumulation_steps=2"),
+        2 * alone,
+        "what is not reduced yet is not in them"
+    );
+}
+
+#[test]
+fn the_answer_says_whose_memory_it_is() {
+    Project::empty()
+        .expctl(&["plan", "--model", "qwen2.5-0.5b", "--gpu", "2xt4"])
+        .exits(0)
+        .stdout_has("qwen2.5-0.5b on each of 2 × t4, PyTorch")
+        .stdout_has("world_size=2");
+}
+
+/// The ranks take samples of a list in turn: the first one's are the short ones.
+#[test]
+fn the_rank_with_the_largest_batch_is_planned() {
+    let spec = "name: x\ndefaults: { stack: torch, model: tiny, world_size: 2, batch_size: 1, padding: longest, \
+                max_seq_length: 256, max_steps: 4, data: { synthetic: { lengths: [8, 200, 16, 250] } } }\n";
+    let project = Project::new(spec);
+    let uneven = project.expctl(&["plan", "spec.yaml"]);
+    uneven.exits(0).stdout_has("rank 1 of 0 to 1 has the largest batch");
+}
+
+#[test]
+fn what_is_not_of_ranks_is_refused() {
+    for (keys, message) in [
+        ("stack: torch, world_size: 0", "world_size: must be at least 1, got 0"),
+        ("world_size: 2", "world_size"),
+        (
+            "stack: torch, torch: { ddp_bucket_cap_mb: 3 }",
+            "one process exchanges no gradients",
+        ),
+        (
+            "stack: torch, world_size: 2, torch: { ddp_bucket_cap_mb: 0 }",
+            "torch.ddp_bucket_cap_mb",
+        ),
+        ("stack: torch, fsdp: full_shard", "FSDP is not planned yet"),
+        ("stack: torch, num_processes: 2", "did you mean `world_size`?"),
+        ("stack: torch, gpu: 2xt4", "several GPUs are `--gpu 2xa100-80gb`"),
+    ] {
+        let spec = format!("name: x\ndefaults: {{ model: tiny, {keys} }}\n");
+        Project::new(&spec)
+            .expctl(&["validate", "spec.yaml"])
+            .exits(2)
+            .stderr_has(message);
+    }
+}
