@@ -336,6 +336,15 @@ impl Planner {
             prediction.reserved_with_room_bytes = replayed.with_room;
             prediction.notes.extend(replayed.failed.map(failure));
             prediction.widen(&replayed.after_other_loads, loads.reason);
+            if configuration.ddp.is_some() && configuration.pytorch.records_streams && detail == Detail::Range {
+                let mut in_step = configuration.clone();
+                in_step.pytorch.records_streams = false;
+                let peaks = self.peaks_on(cell, &options, depth, &in_step, &device)?;
+                prediction.widen(
+                    &[peaks.reserved],
+                    "lead of the CPU over NCCL while weights are broadcast",
+                );
+            }
             if let Some(lengths) = ranges::other_lengths(&options).filter(|_| detail == Detail::Range) {
                 for (data, depth) in &lengths.data {
                     let peaks = self.peaks_on(cell, data, *depth, &configuration, &device)?;

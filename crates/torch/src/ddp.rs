@@ -164,10 +164,18 @@ impl Tape {
                 in_flight.pop_front();
             }
             let bytes = bucket.iter().map(|&index| sizes[index].1).sum();
-            in_flight.push_back((bucket.len() > 1).then(|| self.bytes(bytes, Category::Temporary)));
+            let copy = (bucket.len() > 1).then(|| self.bytes(bytes, Category::Temporary));
+            if let Some(copy) = copy.as_ref().filter(|_| self.pytorch.records_streams) {
+                self.record_stream(copy);
+            }
+            in_flight.push_back(copy);
         }
         // In the order in which they were sent.
         in_flight.into_iter().for_each(drop);
+        // The CPU is ahead of NCCL until then.
+        if self.pytorch.records_streams {
+            self.synchronize();
+        }
     }
 
     /// The gradient of `parameter` lies in this bucket once it is reduced.

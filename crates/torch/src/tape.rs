@@ -240,6 +240,18 @@ impl Tape {
         self.memory.borrow_mut().trace.step_end();
     }
 
+    /// Another stream uses the tensor, until [`Self::synchronize`].
+    pub(super) fn record_stream(&self, tensor: &Tensor<'_>) {
+        let memory = &mut *self.memory.borrow_mut();
+        if let Some(storage) = memory.storages.get(tensor.view.storage.index()) {
+            memory.trace.record_stream(storage.block);
+        }
+    }
+
+    pub(super) fn synchronize(&self) {
+        self.memory.borrow_mut().trace.synchronize();
+    }
+
     pub(super) fn empty_cache(&self) {
         self.memory.borrow_mut().trace.empty_cache();
     }

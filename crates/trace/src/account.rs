@@ -178,7 +178,7 @@ impl Replay {
                 }
             }
             Event::StepEnd if self.is_measured => self.account.after_steps.add(self.total),
-            Event::StepEnd | Event::EmptyCache => {}
+            Event::StepEnd | Event::EmptyCache | Event::RecordStream { .. } | Event::Synchronize => {}
         }
     }
 

@@ -91,6 +91,14 @@ pub enum Event {
     StepEnd,
     /// The allocator returns its cache to the device (`torch.cuda.empty_cache`).
     EmptyCache,
+    /// Another stream uses a block (`Tensor.record_stream`): once it is freed, the allocator keeps it until that stream is
+    /// done.
+    RecordStream {
+        /// The block.
+        block: Block,
+    },
+    /// All streams are done with what they use.
+    Synchronize,
 }
 
 impl Event {
@@ -233,6 +241,16 @@ impl Trace {
     /// Ends the optimizer step.
     pub fn step_end(&mut self) {
         self.written.push(Event::StepEnd);
+    }
+
+    /// Has another stream use a block until [`Self::synchronize`].
+    pub fn record_stream(&mut self, block: Block) {
+        self.written.push(Event::RecordStream { block });
+    }
+
+    /// Waits for all streams.
+    pub fn synchronize(&mut self) {
+        self.written.push(Event::Synchronize);
     }
 
     /// Returns the allocator's cache to the device.

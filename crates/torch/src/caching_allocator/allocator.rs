@@ -237,6 +237,11 @@ impl CachingAllocator {
         Some(taken)
     }
 
+    /// Bytes of a block in use.
+    pub(super) fn bytes_of(&self, allocation: &Allocation) -> u64 {
+        allocation.0.map_or(0, |id| self.blocks[id].size)
+    }
+
     /// Gives memory back to its pool.
     pub fn free(&mut self, allocation: Allocation) {
         let Some(id) = allocation.0 else { return };

@@ -142,6 +142,8 @@ impl Calls {
 fn calls_of_pools(trace: &Trace, settings: &Settings) -> Option<[Calls; 2]> {
     let mut pools = [Calls::default(), Calls::default()];
     let mut places: Vec<Option<(PoolKind, u32)>> = vec![None; trace.blocks()];
+    // Blocks that other streams use, and the places of those that are freed.
+    let (mut recorded, mut awaited) = (Vec::new(), Vec::new());
     let mut is_load = true;
     let mut last_repeat: Option<usize> = None;
     for (number, Section { passes, occurrence }) in trace.sections().enumerate() {
@@ -169,7 +171,18 @@ fn calls_of_pools(trace: &Trace, settings: &Settings) -> Option<[Calls; 2]> {
                     places[block.index()] = Some((pool, pools[pool as usize].malloc(bytes)));
                 }
                 Event::Free { block } => {
-                    if let Some((pool, place)) = places[block.index()].take() {
+                    let Some((pool, place)) = places[block.index()].take() else {
+                        continue;
+                    };
+                    match recorded.contains(&block) {
+                        true => awaited.push((pool, place)),
+                        false => pools[pool as usize].free(place),
+                    }
+                }
+                Event::RecordStream { block } => recorded.push(block),
+                Event::Synchronize => {
+                    recorded.clear();
+                    for (pool, place) in awaited.drain(..) {
                         pools[pool as usize].free(place);
                     }
                 }

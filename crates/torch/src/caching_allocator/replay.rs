@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use trace::{ByCategory, ByPhase, Module, Phase};
+use trace::{Block, ByCategory, ByPhase, Module, Phase};
 use trace::{Event, LiveTensors, Mean, Occurrence, Trace};
 
 use super::{Allocation, CachingAllocator, DeviceMemory, OutOfMemory, Settings, Stats};
@@ -116,6 +116,10 @@ struct Replay {
     allocator: CachingAllocator,
     /// The blocks in use.
     blocks: Vec<Option<Allocation>>,
+    /// Blocks that other streams use, and those of them that are freed: they are no longer allocated, and still reserved.
+    recorded: Vec<Block>,
+    awaited: Vec<Allocation>,
+    awaited_bytes: u64,
     live: LiveTensors,
     reserved: Reserved,
     phase: Phase,
@@ -139,6 +143,9 @@ impl Replay {
         Self {
             allocator: CachingAllocator::new(settings, device),
             blocks: std::iter::repeat_with(|| None).take(blocks).collect(),
+            recorded: Vec::new(),
+            awaited: Vec::new(),
+            awaited_bytes: 0,
             live: LiveTensors::new(blocks),
             moment: reserved.peak.moment,
             phase: Phase::Idle,
@@ -172,7 +179,7 @@ impl Replay {
         };
         let (noted, phase) = (&mut self.reserved, self.phase);
         let stats = &self.allocator.stats().all;
-        let allocated = stats.allocated.current + taken;
+        let allocated = stats.allocated.current - self.awaited_bytes + taken;
         if phase != Phase::Load && allocated > noted.allocated_peak.bytes {
             return false;
         }
@@ -201,9 +208,21 @@ impl Replay {
                 self.update();
             }
             Event::Free { block } => {
-                if let Some(allocation) = self.blocks[block.index()].take() {
+                let Some(allocation) = self.blocks[block.index()].take() else {
+                    return true;
+                };
+                if self.recorded.contains(&block) {
+                    self.awaited_bytes += allocator.bytes_of(&allocation);
+                    self.awaited.push(allocation);
+                } else {
                     allocator.free(allocation);
                 }
+            }
+            Event::RecordStream { block } => self.recorded.push(block),
+            Event::Synchronize => {
+                self.recorded.clear();
+                self.awaited_bytes = 0;
+                self.awaited.drain(..).for_each(|allocation| allocator.free(allocation));
             }
             Event::Phase(next) => {
                 if self.phase == Phase::Load {
@@ -237,7 +256,7 @@ impl Replay {
     fn update(&mut self) {
         let (noted, phase, moment) = (&mut self.reserved, self.phase, self.moment);
         let stats = &self.allocator.stats().all;
-        let (reserved, allocated) = (stats.reserved.current, stats.allocated.current);
+        let (reserved, allocated) = (stats.reserved.current, stats.allocated.current - self.awaited_bytes);
         noted.in_phase[phase] = noted.in_phase[phase].max(reserved);
         noted.allocated_in_phase[phase] = noted.allocated_in_phase[phase].max(allocated);
         if phase == Phase::Load {
@@ -331,6 +350,36 @@ mod tests {
         assert_eq!(reserved.stats.all.segments.peak, 3);
         assert_eq!(reserved.stats.all.segments.current, 2);
         assert_eq!((reserved.stats.retries, reserved.out_of_memory), (0, None));
+    }
+
+    #[test]
+    fn what_another_stream_uses_stays_reserved_until_it_is_done() {
+        let of = |records: bool| {
+            let mut trace = Trace::new();
+            trace.phase(Phase::Idle);
+            for _ in 0..4 {
+                let copy = trace.alloc(30 * MIB, Category::Temporary);
+                if records {
+                    trace.record_stream(copy);
+                }
+                trace.free(copy);
+            }
+            trace.synchronize();
+            let next = trace.alloc(30 * MIB, Category::Activation);
+            trace.free(next);
+            replay(&trace, &Settings::default(), &DeviceMemory::UNLIMITED)
+        };
+        let (kept, given_back) = (of(true), of(false));
+        assert_eq!((kept.peak.bytes, given_back.peak.bytes), (120 * MIB, 30 * MIB));
+        assert_eq!(
+            kept.allocated_peak.bytes,
+            30 * MIB,
+            "a block that is freed is not allocated"
+        );
+        assert_eq!(
+            kept.stats.all.segments.peak, 4,
+            "the last one takes a segment that is there"
+        );
     }
 
     /// A trace of random blocks, half of which are freed at once.

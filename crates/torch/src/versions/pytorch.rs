@@ -61,6 +61,9 @@ pub struct Pytorch {
     /// The memory-efficient kernel of attention takes fewer heads of keys and values than of queries. From 2.14.0
     /// (pytorch/pytorch#191085).
     pub efficient_attention_takes_groups: bool,
+    /// What NCCL sends is kept by the allocator until NCCL is done with it, and not until the stream that freed it is. Until
+    /// 2.8.0: `avoidRecordStreams_` in `torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp`.
+    pub records_streams: bool,
 }
 
 impl Pytorch {
@@ -76,6 +79,7 @@ impl Pytorch {
         checks_cudnn_dropout: true,
         cudnn_attention_takes_256: true,
         efficient_attention_takes_groups: true,
+        records_streams: false,
     };
 
     const OLDEST: Version = Version(1, 10, 0);
@@ -106,6 +110,7 @@ impl Pytorch {
             checks_cudnn_dropout: version >= Version(2, 12, 0),
             cudnn_attention_takes_256: version >= Version(2, 14, 0),
             efficient_attention_takes_groups: version >= Version(2, 14, 0),
+            records_streams: version < Version(2, 8, 0),
         })
     }
 
