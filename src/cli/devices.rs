@@ -19,7 +19,7 @@ impl FromStr for Devices {
     /// Reads a name or a size, as `2xa100-80gb` with a count before it.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let counted = text.split_once(['x', 'X', '*', '×']).and_then(|(count, each)| {
-            let count = count.trim().parse().ok().filter(|count| *count > 0)?;
+            let count = count.trim().parse().ok().filter(|count| (1..1000).contains(count))?;
             Some((count, each.trim()))
         });
         match counted {
@@ -51,6 +51,8 @@ mod tests {
         assert_eq!(read("8x24GiB"), (Some(8), "24GiB".into()));
         assert_eq!(read("rtx-3090"), (None, "rtx-3090".into()));
         assert_eq!(read("1080ti").0, None);
+        let several = "4090x2".parse::<Devices>().unwrap_err().to_string();
+        assert!(several.contains("2xa100-80gb"), "{several}");
         assert!("0xt4".parse::<Devices>().is_err() && "2x".parse::<Devices>().is_err());
     }
 }

@@ -245,6 +245,9 @@ impl Subject {
         match (self.named.in_place_of(!self.specs.is_empty())?, self.specs.as_slice()) {
             (Some(model), _) => {
                 let stack = self.stack.unwrap_or(Stack::Torch);
+                if stack == Stack::Candle && self.gpu.is_some_and(|gpu| gpu.count.is_some()) {
+                    bail!("--gpu names several devices, and --stack candle is our trainer, which is one process");
+                }
                 if stack == Stack::Candle
                     && let Some(gpu) = self.named_gpu()
                 {

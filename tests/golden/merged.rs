@@ -153,6 +153,18 @@ fn merged_weights_are_those_of_peft() {
 }
 
 #[test]
+fn a_stopped_merge_leaves_nothing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let output = dir.path().join("merged");
+    let stopped = model::merge(&fixture("tiny_llama_adapter"), &fixture("tiny_llama"), &output, &|| {
+        true
+    });
+    assert!(matches!(stopped, Err(model::MergeError::Stopped)), "{stopped:?}");
+    let left = fs::read_dir(dir.path()).expect("the folder").count();
+    assert_eq!(left, 0, "neither a model nor a temporary folder");
+}
+
+#[test]
 fn weights_keep_their_format() {
     let dir = tempfile::tempdir().expect("a folder");
     let bases = [wide("tiny_llama", dir.path()), fixture("tiny_llama")];

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use expctl::spec::{self, Overrides};
 
 /// The sources that were searched for figures of one GPU.
-const SOURCES: [&str; 33] = [
+const SOURCES: [&str; 34] = [
     "huggingface/transformers/blob/98513df/docs/source/en/perf_train_gpu_one.mdx",
     "modelscope/ms-swift/tree/3602360/examples/train/tuners",
+    "modelscope/ms-swift/tree/3602360/examples/train/multi-gpu",
     "modelscope/ms-swift/tree/3602360/examples/train)",
     "modelscope/ms-swift/blob/3602360/docs/source_en/BestPractices/NPU-support.md",
     "pytorch/ao/blob/36027d8/torchao/optim",

@@ -49,11 +49,44 @@ fn the_answer_says_whose_memory_it_is() {
 /// The ranks take samples of a list in turn: the first one's are the short ones.
 #[test]
 fn the_rank_with_the_largest_batch_is_planned() {
-    let spec = "name: x\ndefaults: { stack: torch, model: tiny, world_size: 2, batch_size: 1, padding: longest, \
-                max_seq_length: 256, max_steps: 4, data: { synthetic: { lengths: [8, 200, 16, 250] } } }\n";
-    let project = Project::new(spec);
-    let uneven = project.expctl(&["plan", "spec.yaml"]);
-    uneven.exits(0).stdout_has("rank 1 of 0 to 1 has the largest batch");
+    let plan = |lengths: &str| {
+        let spec = format!(
+            "name: x\ndefaults: {{ stack: torch, model: tiny, world_size: 2, batch_size: 1, padding: longest, \
+             max_seq_length: 256, max_steps: 2, data: {{ synthetic: {{ lengths: {lengths} }} }} }}\n"
+        );
+        let output = Project::new(&spec).expctl(&["plan", "spec.yaml", "--format", "json"]);
+        let rows: serde_json::Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output}"));
+        rows[0].clone()
+    };
+    let (uneven, of_both) = (plan("[8, 200, 16, 250]"), plan("[200, 200, 250, 250]"));
+    let peak = |row: &serde_json::Value| row["predicted_allocated_peak_bytes"].as_u64().expect("a peak");
+    assert_eq!(peak(&uneven), peak(&of_both));
+    assert!(peak(&uneven) > peak(&plan("[8, 8, 16, 16]")));
+    let note = uneven["predicted_notes"].to_string();
+    assert!(
+        note.contains("rank 1 of ranks 0 to 1 has the largest micro-batch"),
+        "{note}"
+    );
+    assert!(of_both["predicted_notes"].is_null(), "{of_both}");
+}
+
+#[test]
+fn the_largest_batch_has_samples_for_all_ranks() {
+    let fit = [
+        "fit",
+        "--model",
+        "tiny",
+        "--gpu",
+        "8xt4",
+        "--largest",
+        "batch_size",
+        "--data",
+        "synthetic",
+    ];
+    let output = Project::empty().expctl(&[&fit[..], &["--format", "json"]].concat());
+    let rows: serde_json::Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output}"));
+    assert_eq!(rows[0]["bound"], "memory", "{output}");
+    assert!(rows[0]["value"].as_u64() > Some(1000), "{output}");
 }
 
 #[test]

@@ -110,7 +110,7 @@ cell_keys! {
             ],
         }
         /// Processes that train together, each on a GPU of its own, as `DistributedDataParallel` (DDP) has them: each holds the
-        /// whole model and trains on its share of the micro-batches. A plan is of the one that holds most.
+        /// whole model and trains on its share of the micro-batches. A plan is of the one with the largest.
         world_size: usize = 1 => {
             stacks: TORCH,
             aliases: ["num_processes", "num_gpus", "n_gpu", "nproc_per_node"],

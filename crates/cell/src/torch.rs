@@ -103,8 +103,9 @@ cell_keys! {
             no_technique: "a fact of the script that makes the optimizer",
             acts: [torch("rank: 0, optim: adamw_8bit", "false", &[Bytes])],
         }
-        /// DDP looks for parameters that a step does not use, for which it copies the outputs. Default: as transformers' Trainer
-        /// asks for it, unless a model without adapters checkpoints.
+        /// DDP looks for parameters that a step does not use, for which it copies loss and logits. Default: true, as in
+        /// transformers' Trainer, but false for a model without adapters that checkpoints, and with reentrant checkpoints,
+        /// where it cannot.
         ddp_find_unused_parameters: Option<bool> = None => {
             heeded: has_ranks,
             idle: ONE_PROCESS,

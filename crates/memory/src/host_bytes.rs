@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::host_bound;
 
-/// More than threads usually are.
+/// Threads beyond so many share their stripes.
 const STRIPES: usize = 16;
 
 /// Live bytes, counted in stripes: threads that allocate many small blocks at once, as tokenizers and plans do, would
@@ -68,16 +68,19 @@ mod tests {
     #[test]
     fn a_block_may_be_freed_by_another_thread() {
         let host = HostBytes::new();
-        host.charge(5);
+        host.charge(1000);
         thread::scope(|scope| {
             for _ in 0..2 * STRIPES as u64 {
                 scope.spawn(|| {
-                    host.charge(10);
-                    host.release(3);
+                    host.charge(3);
+                    host.release(10);
                 });
             }
         });
-        host.release(4);
-        assert_eq!(host.live(), 1 + 7 * 2 * STRIPES as u64);
+        assert_eq!(
+            host.live(),
+            1000 - 7 * 2 * STRIPES as u64,
+            "stripes of less than nothing"
+        );
     }
 }

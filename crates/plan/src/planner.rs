@@ -233,6 +233,7 @@ impl Planner {
             process_peak_bytes: Some(account.peak.bytes + host_peak + PROCESS),
             training_steps: steps.training_steps(),
             worst_batch: steps.worst(step_of_batch(&account.peak)),
+            notes: config.remark().into_iter().collect(),
             ..prediction_from(&account)
         };
         // The trainer's own budgets are on allocated bytes too.
@@ -324,7 +325,7 @@ impl Planner {
         prediction.notes.extend(model.remark());
         prediction.notes.extend(planned.rank().map(|rank| {
             format!(
-                "rank {rank} of 0 to {} has the largest batch, and is planned",
+                "rank {rank} of ranks 0 to {} has the largest micro-batch: its memory is planned",
                 cell.world_size - 1
             )
         }));
@@ -373,12 +374,12 @@ impl Planner {
         depth: Depth,
     ) -> Result<Planned<TorchStep>, DataError> {
         // A step of all ranks together.
-        let options = &DataOptions {
+        let together = DataOptions {
             gradient_accumulation_steps: options.gradient_accumulation_steps * cell.world_size,
             ..options.clone()
         };
         batches::torch_steps(
-            options,
+            &together,
             cell.world_size,
             depth,
             BetweenSteps {

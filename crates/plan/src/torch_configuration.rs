@@ -37,6 +37,7 @@ pub(super) fn torch_configuration(
     cell.check_release(&model).map_err(|invalid| invalid.mistake)?;
     check_reentrant(cell, &model, &transformers)?;
     check_prefix(cell, &transformers)?;
+    check_ddp(cell, &transformers)?;
     check_generation(cell, &transformers)?;
     Ok(Configuration {
         model,
@@ -80,16 +81,20 @@ pub(super) fn torch_configuration(
         bitsandbytes,
         pytorch,
         device_map: cell.torch.device_map == Some(true),
-        ddp: ddp(cell),
+        ddp: ddp(cell, &transformers),
         free_bytes: gpu.map(|gpu| gpu.total_bytes - Context::of(Some(gpu), cell.world_size).likely),
         backend: Backend::Cuda,
     })
 }
 
 /// How several processes exchange gradients. Trainer asks DDP to look for unused parameters, except of a model of
-/// transformers' own that checkpoints (`_wrap_model` in `trainer.py`).
-fn ddp(cell: &Cell) -> Option<Ddp> {
-    let looks = cell.method().is_some() || cell.gradient_checkpointing == Checkpointing::None;
+/// transformers' own that checkpoints (`_wrap_model` in `trainer.py`). DDP cannot where checkpoints are reentrant, so that
+/// who trains so has asked it not to.
+fn ddp(cell: &Cell, transformers: &Transformers) -> Option<Ddp> {
+    let looks = match cell.gradient_checkpointing {
+        Checkpointing::None => true,
+        _ => cell.method().is_some() && !transformers.use_reentrant,
+    };
     (cell.world_size > 1).then_some(Ddp {
         find_unused_parameters: cell.torch.ddp_find_unused_parameters.unwrap_or(looks),
         bucket_cap_mb: cell.torch.ddp_bucket_cap_mb,
@@ -127,6 +132,18 @@ fn check_reentrant(cell: &Cell, model: &ModelConfig, transformers: &Transformers
         }
     }
     Ok(())
+}
+
+/// Checks that DDP can look for unused parameters. A reentrant checkpoint hides those of its block until it is recomputed.
+fn check_ddp(cell: &Cell, transformers: &Transformers) -> Result<(), Mistake> {
+    let looks = cell.world_size > 1 && cell.torch.ddp_find_unused_parameters == Some(true);
+    if !looks || cell.gradient_checkpointing == Checkpointing::None || !transformers.use_reentrant {
+        return Ok(());
+    }
+    let message =
+        "DDP cannot look for unused parameters where checkpoints are reentrant: training ends in its first step";
+    Err(Mistake::new(message)
+        .help("leave `torch.ddp_find_unused_parameters` out, or use `torch: { use_reentrant: false }`"))
 }
 
 /// Checks that it is known how a prefix gets into the cache.

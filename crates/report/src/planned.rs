@@ -50,14 +50,19 @@ pub(crate) fn planned(cells: &[Entry]) -> Option<Planned> {
         return None;
     }
     let mut gpus: Vec<PlannedGpu> = Vec::new();
+    let world_size = cells
+        .iter()
+        .filter_map(|cell| cell.number("world_size"))
+        .fold(1.0, f64::max) as usize;
     for gpu in cells.iter().filter_map(|cell| Gpu::named(cell.text("gpu")?).ok()) {
+        let context = Context::of(Some(gpu), world_size);
         if gpus.iter().all(|known| known.name != gpu.name) {
             gpus.push(PlannedGpu {
                 name: gpu.name,
                 total_bytes: gpu.total_bytes,
                 total_source: gpu.total_source.to_string(),
-                context_bytes: Context::on(Some(gpu)).likely,
-                context_source: Context::on(Some(gpu)).source,
+                context_bytes: context.likely,
+                context_source: context.source,
             });
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -38,7 +39,7 @@ pub struct Schedule {
 /// Reads the study's folder. Cells that are ok or oom keep their results; all others run again.
 ///
 /// # Errors
-/// If the folder cannot be read.
+/// If the folder cannot be read, or the system fails to read a file.
 pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError> {
     let dir = StudyDir::new(&options.results);
     let mut tasks = Vec::new();
@@ -51,13 +52,18 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
         .filter(|(_, study_cell)| study_cell.cell.engine().is_some());
     for (index, study_cell) in run {
         let cell_dir = dir.cell(&study_cell.id);
-        let record = read_record(&cell_dir).unwrap_or_else(|error| {
-            damaged.push(with_causes(&error));
-            None
-        });
+        let record = match read_record(&cell_dir) {
+            Err(error) if may_pass(&error) => return Err(error),
+            Err(error) => {
+                damaged.push(with_causes(&error));
+                None
+            }
+            Ok(record) => record,
+        };
         match record {
             Some(record) if !options.fresh && is_kept(study_cell, record.status) => {
                 let damage = match check_files(&cell_dir, &record) {
+                    Err(error) if may_pass(&error) => return Err(error),
                     Err(error) => Some(with_causes(&error)),
                     Ok(()) => damaged_timeline(study, &record, &cell_dir).or_else(|| missing_model(study, &record)),
                 };
@@ -102,6 +108,12 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
         kept,
         notes,
     })
+}
+
+/// True if a file may be readable the next time, so that its cell is not run again: the system failed, but not for a lack
+/// of permission, which is of this file.
+fn may_pass(error: &StoreError) -> bool {
+    matches!(error, StoreError::Io { source, .. } if source.kind() != ErrorKind::PermissionDenied)
 }
 
 /// The ids of the cells whose models and data a run needs: those that it trains or plans, and those whose values or

@@ -5,7 +5,6 @@ const LOG_INTERVAL: &str = "write `record: {log_interval: ...}` in the spec, nex
 const IN_4_BITS: &str = "write `dtype: int4`";
 const NO_LOADER: &str = "leave it out: samples are tokenised before the training, and no worker process loads them";
 const NOT_PINNED: &str = "leave it out: no batch is copied from page-locked memory";
-const ONE_PROCESS: &str = "leave it out: one process trains, so no gradients are exchanged";
 const FSDP: &str = "FSDP is not planned yet; `world_size` plans DDP, whose processes hold the whole model each";
 const DEEPSPEED: &str = "DeepSpeed is not planned yet: its flat buffers and float32 copies come on top, on one GPU too";
 const ONLY_SUPERVISED: &str =
@@ -122,8 +121,11 @@ const FOREIGN: [(&str, &str); 73] = [
         "remove_unused_columns",
         "leave it out: `data: {column: ...}` names the column that is read",
     ),
-    ("ddp_backend", ONE_PROCESS),
-    ("local_rank", ONE_PROCESS),
+    ("ddp_backend", "leave it out: plans of several processes are of NCCL"),
+    (
+        "local_rank",
+        "leave it out: `world_size` says how many processes there are",
+    ),
     ("fsdp", FSDP),
     ("fsdp_config", FSDP),
     ("fsdp_version", FSDP),

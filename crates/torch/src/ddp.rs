@@ -81,7 +81,8 @@ impl<'t> Reducer<'t> {
         }
     }
 
-    /// The outputs of the model as they leave it: copies, where unused parameters are looked for (`_DDPSink`).
+    /// The outputs of the model as they leave it: copies of loss and logits, where unused parameters are looked for
+    /// (`_DDPSink`). The cache is an object that it does not look into.
     pub(super) fn outputs(&self, output: Output<'t>) -> Output<'t> {
         if !self.ddp.find_unused_parameters {
             return output;
@@ -90,10 +91,7 @@ impl<'t> Reducer<'t> {
         Output {
             loss: loss.passed_on(),
             logits: logits.map(|logits| logits.passed_on()),
-            cache: cache
-                .into_iter()
-                .map(|layer| layer.map(|tensors| tensors.map(|tensor| tensor.passed_on())))
-                .collect(),
+            cache,
         }
     }
 }

@@ -261,15 +261,19 @@ impl Cell {
             1 => String::new(),
             ranks => format!(" on {ranks} ranks"),
         };
-        Err(Invalid::new(
+        let invalid = Invalid::new(
             "data.synthetic.samples",
             format!(
                 "a step of {batch} × {accumulation}{ranks} needs {needed} samples, and there are {samples}{of_them}"
             ),
         )
         .with("batch_size")
-        .with("gradient_accumulation_steps")
-        .help("ask for more samples: `data: {synthetic: {samples: …}}`"))
+        .with("gradient_accumulation_steps");
+        let invalid = match self.world_size {
+            1 => invalid,
+            _ => invalid.with("world_size"),
+        };
+        Err(invalid.help("ask for more samples: `data: {synthetic: {samples: …}}`"))
     }
 }
 

@@ -18,14 +18,15 @@ use super::row::{EachRow, LONGEST_SAMPLE, LONGEST_SAMPLE_MIB, Row, missing};
 use crate::DataError;
 
 /// The bytes of rows that are read at a time, by what the file says of them.
-const PIECE: usize = 64 << 20;
+const PIECE: usize = 128 << 20;
 
-/// The most rows that are read at a time. A file of equal values has many in few bytes.
-const MOST_ROWS: usize = 1 << 16;
+/// The fewest and the most rows that are read at a time, whatever the file says: a damaged one says anything, and one of
+/// equal values has many rows in few bytes.
+const ROWS: [usize; 2] = [1 << 7, 1 << 16];
 
 /// What reading a piece may take: several times what a file says that is right.
 const BOUNDS: Bounds = Bounds {
-    bytes: 512 << 20,
+    bytes: 768 << 20,
     time: Duration::from_secs(20),
 };
 
@@ -87,7 +88,11 @@ pub(super) fn read(path: &Arc<Path>, columns: &[&str], each: &mut EachRow) -> Re
         only.num_rows = group.num_rows();
         only.row_groups = vec![group.clone()];
         let only = Arc::new(only);
-        pieces(group.num_rows(), group.total_byte_size()).map(move |rows| (Arc::clone(&only), rows))
+        let parts = columns
+            .iter()
+            .filter_map(|column| group.columns_under_root_iter(column));
+        let bytes = parts.flatten().map(|part| part.uncompressed_size().max(0) as usize);
+        pieces(group.num_rows(), bytes.fold(0, usize::saturating_add)).map(move |rows| (Arc::clone(&only), rows))
     });
     for (metadata, rows) in pieces {
         let mut reader = ParquetReader::new(open(path)?)
@@ -101,8 +106,8 @@ pub(super) fn read(path: &Arc<Path>, columns: &[&str], each: &mut EachRow) -> Re
             number += 1;
             let place = Place::row(path, number);
             let mut values = Map::new();
+            let mut left = LONGEST_SAMPLE;
             for &column in columns {
-                let mut left = LONGEST_SAMPLE;
                 let value = checked(path, || Ok(json(&frame.column(column)?.get(index)?, &mut left)))?;
                 let value = value.ok_or_else(|| DataError::TooLong {
                     place: place.to_string(),
@@ -118,7 +123,7 @@ pub(super) fn read(path: &Arc<Path>, columns: &[&str], each: &mut EachRow) -> Re
 
 /// The rows of a group of so many bytes in pieces that are read at a time.
 fn pieces(rows: usize, bytes: usize) -> impl Iterator<Item = Range<usize>> {
-    let at_a_time = (PIECE / (bytes / rows.max(1)).max(1)).clamp(1, MOST_ROWS);
+    let at_a_time = (PIECE / (bytes / rows.max(1)).max(1)).clamp(ROWS[0], ROWS[1]);
     let starts = (0..rows).step_by(at_a_time);
     starts.map(move |start| start..rows.min(start.saturating_add(at_a_time)))
 }
@@ -233,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_large_group_is_read_in_pieces() {
-        let count = MOST_ROWS + 3;
+        let count = ROWS[1] + 3;
         let numbers: Vec<u32> = (0..count as u32).collect();
         let texts: Vec<String> = numbers.iter().map(|number| format!("text {number}")).collect();
         let mut frame = DataFrame::new_infer_height(vec![
@@ -246,9 +251,11 @@ mod tests {
         writer.finish(&mut frame).unwrap();
         assert_eq!(values(&file, "text").unwrap(), texts);
         assert_eq!(values(&file, "n").unwrap(), numbers);
+        assert_eq!(pieces(600, 3 * PIECE).collect::<Vec<_>>(), [0..200, 200..400, 400..600]);
         assert_eq!(
-            pieces(10, 4 * PIECE).collect::<Vec<_>>(),
-            [0..2, 2..4, 4..6, 6..8, 8..10]
+            pieces(200, usize::MAX).collect::<Vec<_>>(),
+            [0..128, 128..200],
+            "no file has so much"
         );
         assert_eq!(pieces(0, 0).count(), 0);
     }

@@ -116,42 +116,37 @@ impl Sequence {
         });
     }
 
-    /// The steps of one of several ranks, of steps of all together: they take micro-batches in turn, and one that comes too
-    /// late for the last repeats the first of its step (accelerate's `BatchSamplerShard`, which takes the first of the
-    /// epoch).
-    pub(super) fn of_rank(&self, rank: usize, world_size: usize) -> Self {
-        let mut own = Self {
-            samples: self.samples.clone(),
-            ..Self::default()
-        };
-        for step in 0..self.len() {
-            let micro = self.step(step);
-            let in_turn = micro.iter().skip(rank).step_by(world_size);
-            match rank < micro.len() {
-                true => own.micro.extend(in_turn),
-                false => own.micro.extend(micro.first()),
-            }
-            own.end_step();
-        }
-        own
-    }
-
-    /// The steps of the rank with the largest micro-batch, and the rank, of steps of all together; no rank if all are
-    /// alike.
+    /// The steps of the rank with the largest micro-batch, and the rank, of steps of all ranks together; no rank if all
+    /// are alike.
     pub(super) fn of_busiest_rank(self, world_size: usize) -> (Self, Option<usize>) {
         if world_size == 1 {
             return (self, None);
         }
-        let ranks = (0..world_size).map(|rank| self.of_rank(rank, world_size));
-        let mut ranks: Vec<Self> = ranks.collect();
-        let largest = |rank: &Self| rank.micro.iter().map(Micro::size).max();
-        let sizes: Vec<_> = ranks.iter().map(largest).collect();
-        let busiest = sizes
-            .iter()
-            .position(|size| Some(size) == sizes.iter().max())
-            .unwrap_or(0);
-        let are_alike = sizes.iter().all(|size| *size == sizes[0]);
-        (ranks.swap_remove(busiest), (!are_alike).then_some(busiest))
+        let mut largest = vec![0; world_size];
+        for step in 0..self.len() {
+            for (index, micro) in self.step(step).iter().enumerate() {
+                let of_rank = &mut largest[index % world_size];
+                *of_rank = micro.size().max(*of_rank);
+            }
+        }
+        let busiest = (0..world_size).rev().max_by_key(|&rank| largest[rank]).unwrap_or(0);
+        let are_alike = largest.iter().all(|size| *size == largest[0]);
+        (self.of_rank(busiest, world_size), (!are_alike).then_some(busiest))
+    }
+
+    /// The steps of a rank. The ranks take micro-batches in turn, and one that comes too late for the last repeats the
+    /// first of its step.
+    fn of_rank(self, rank: usize, world_size: usize) -> Self {
+        let (mut micro, mut ends) = (Vec::new(), Vec::new());
+        for step in 0..self.len() {
+            let all = self.step(step);
+            match rank < all.len() {
+                true => micro.extend(all.iter().skip(rank).step_by(world_size)),
+                false => micro.extend(all.first()),
+            }
+            ends.push(micro.len());
+        }
+        Self { micro, ends, ..self }
     }
 
     /// Has attention take the padding out.

@@ -102,7 +102,7 @@ pub fn torch_steps(
             _ if is_sampled => {
                 let sampler = sampler()?;
                 let train: Vec<u32> = sampler.train().collect();
-                trainer::sequence(&train, |sample| sampler.lengths().tokens(sample), options)
+                trainer::sequence(&train, |sample| sampler.lengths().tokens(sample), options, world_size)
             }
             Lengths::List(list) => match list[..] {
                 [length] => return Ok(equal_steps(length, options, world_size, depth, between, unpads)),
@@ -112,7 +112,12 @@ pub fn torch_steps(
         },
         Data::Sample | Data::File(_) => {
             let lengths = lengths()?;
-            trainer::sequence(&lengths.train(options)?, |sample| lengths.tokens(sample), options)
+            trainer::sequence(
+                &lengths.train(options)?,
+                |sample| lengths.tokens(sample),
+                options,
+                world_size,
+            )
         }
     };
     Ok(chosen(sequence, options, world_size, depth, between, unpads))

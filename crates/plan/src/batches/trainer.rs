@@ -6,8 +6,14 @@ use torch::PackedRow;
 
 use super::sequence::Sequence;
 
-/// Every step of a training on the samples `train`, of which `tokens` gives the lengths.
-pub(super) fn sequence(train: &[u32], tokens: impl Fn(u32) -> usize, options: &DataOptions) -> Sequence {
+/// Every step of a training on the samples `train`, of which `tokens` gives the lengths. `options` are of all ranks
+/// together.
+pub(super) fn sequence(
+    train: &[u32],
+    tokens: impl Fn(u32) -> usize,
+    options: &DataOptions,
+    world_size: usize,
+) -> Sequence {
     let packed = options.packing.map(|packing| rows(train, &tokens, options, packing));
     let count = packed.as_ref().map_or(train.len(), Vec::len);
     let epoch_steps = || torch::epoch_steps(count, options.batch_size, options.gradient_accumulation_steps);
@@ -29,7 +35,9 @@ pub(super) fn sequence(train: &[u32], tokens: impl Fn(u32) -> usize, options: &D
                     // `BucketIterator` of `method_comparison/MetaMathQA/utils.py` shuffles nothing.
                     LengthGroups::Buckets(_) => (0..count as u32).collect(),
                 };
-                data::group_by_length(&mut order, length, options.effective_batch_size(), groups);
+                // The Trainer groups by the samples of one rank's step.
+                let together = options.effective_batch_size() / world_size;
+                data::group_by_length(&mut order, length, together, groups);
                 order
             }
             None => torch::epoch_order(options.seed, epoch, count),
@@ -111,7 +119,7 @@ mod tests {
                     strategy,
                 });
             });
-            let sequence = sequence(&train, |sample| self.lengths[sample as usize], &options);
+            let sequence = sequence(&train, |sample| self.lengths[sample as usize], &options, 1);
             assert_eq!(sequence.len(), self.steps);
             sequence
         }
@@ -145,7 +153,7 @@ mod tests {
             (options.max_seq_length, options.padding) = (100, Padding::Longest);
             options.length_groups = Some(LengthGroups::Buckets(2));
         });
-        let sequence = sequence(&train, |sample| lengths[sample as usize], &options);
+        let sequence = sequence(&train, |sample| lengths[sample as usize], &options, 1);
         let of_step = |step: usize| {
             sequence
                 .step(step)
