@@ -13,7 +13,6 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-MIB = 1 << 20
 SMALL = [["float32", 100], ["float32", 1000], ["float32", 3]]
 LARGE = [["float32", count] for count in [300_000, 5_000, 7_000_000, 1_000, 200_000, 6_000_000, 64, 500_000]]
 MIXED = [["float32" if index % 3 else "bfloat16", count] for index, (_, count) in enumerate(LARGE)]

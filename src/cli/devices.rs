@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use torch::gpu::Budget;
+use torch::gpu::{Budget, counted};
 
 /// The GPUs of a plan, which are alike.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,20 +18,14 @@ impl FromStr for Devices {
 
     /// Reads a name or a size, as `2xa100-80gb` with a count before it.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let counted = text.split_once(['x', 'X', '*', '×']).and_then(|(count, each)| {
-            let count = count.trim().parse().ok().filter(|count| (1..1000).contains(count))?;
-            Some((count, each.trim()))
-        });
-        match counted {
-            Some((count, each)) if !each.is_empty() => Ok(Self {
-                count: Some(count),
-                each: each.parse()?,
-            }),
-            _ => Ok(Self {
-                count: None,
-                each: text.parse()?,
-            }),
-        }
+        let (count, each) = match counted(text) {
+            Some((count, each)) if count > 0 => (Some(count), each.trim()),
+            _ => (None, text),
+        };
+        Ok(Self {
+            count,
+            each: each.parse()?,
+        })
     }
 }
 

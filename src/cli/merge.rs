@@ -11,7 +11,7 @@ use model::MergeError;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use super::{print, warn};
+use super::{ended_by, print, warn};
 
 const EXAMPLES: &str = "Examples:
   expctl merge results/STUDY/cells/ID/adapter --model models/base --output models/merged
@@ -54,9 +54,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match model::merge(&args.adapter, &base, &args.output, &is_stopped) {
         Err(MergeError::Stopped) => {
             warn("interrupted; nothing is left behind");
-            // Shells report a program that a signal ended in this way.
-            let signal = u8::try_from(signal.load(Ordering::Relaxed)).unwrap_or(0);
-            return Ok(ExitCode::from(128 + signal));
+            return Ok(ended_by(signal.load(Ordering::Relaxed) as i32));
         }
         merged => merged.context("cannot merge the adapter")?,
     }

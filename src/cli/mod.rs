@@ -52,4 +52,4 @@ mod version;
 
 pub use commands::Cli;
 pub use output::{FAILED, INVALID_INPUT, describe};
-pub(crate) use output::{Format, exit_code, fits_or_not, print, warn};
+pub(crate) use output::{Format, ended_by, exit_code, fits_or_not, print, warn};

@@ -23,6 +23,11 @@ pub(crate) fn exit_code(holds: bool) -> ExitCode {
     }
 }
 
+/// That a signal ended the command, as shells report it.
+pub(crate) fn ended_by(signal: i32) -> ExitCode {
+    ExitCode::from(128 + u8::try_from(signal).unwrap_or(0))
+}
+
 /// Success, or that a planned cell does not fit.
 pub(crate) fn fits_or_not(all_fit: bool) -> ExitCode {
     match all_fit {

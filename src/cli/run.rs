@@ -23,7 +23,7 @@ use super::requirements::check_requirements;
 use super::resolved::resolved;
 use super::study_report::{Place, StudyReport};
 use super::subject::Named;
-use super::{FAILED, Format, claims, print, run_output};
+use super::{FAILED, Format, claims, ended_by, print, run_output};
 
 const EXAMPLES: &str = "Examples:
   expctl run experiments/quickstart.yaml
@@ -226,8 +226,7 @@ fn is_new(file: &SpecFile) -> anyhow::Result<bool> {
 
 fn exit_code(summary: &Summary, expected: bool) -> ExitCode {
     match summary.interrupted {
-        // Shells report a program that a signal ended in this way.
-        Some(signal) if summary.left > 0 => ExitCode::from(128 + u8::try_from(signal).unwrap_or(0)),
+        Some(signal) if summary.left > 0 => ended_by(signal),
         _ if summary.left > 0 || summary.has_failures() || !expected => ExitCode::from(FAILED),
         _ => ExitCode::SUCCESS,
     }

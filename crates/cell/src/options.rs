@@ -51,6 +51,14 @@ impl Cell {
         })
     }
 
+    /// Options of one rank's data as those of all ranks together, whose step has the micro-batches of each.
+    pub fn of_all_ranks(&self, options: DataOptions) -> DataOptions {
+        DataOptions {
+            gradient_accumulation_steps: options.gradient_accumulation_steps.saturating_mul(self.world_size),
+            ..options
+        }
+    }
+
     /// The samples and their batches.
     pub fn data_options(&self) -> DataOptions {
         let epochs = || TrainingLength::Epochs(self.num_train_epochs.unwrap_or(1.0));

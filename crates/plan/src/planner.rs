@@ -337,14 +337,9 @@ impl Planner {
             prediction.reserved_with_room_bytes = replayed.with_room;
             prediction.notes.extend(replayed.failed.map(failure));
             prediction.widen(&replayed.after_other_loads, loads.reason);
-            if configuration.ddp.is_some() && configuration.pytorch.records_streams && detail == Detail::Range {
-                let mut in_step = configuration.clone();
-                in_step.pytorch.records_streams = false;
-                let peaks = self.peaks_on(cell, &options, depth, &in_step, &device)?;
-                prediction.widen(
-                    &[peaks.reserved],
-                    "lead of the CPU over NCCL while weights are broadcast",
-                );
+            if let Some(other) = ranges::other_broadcast(&configuration).filter(|_| detail == Detail::Range) {
+                let peaks = self.peaks_on(cell, &options, depth, &other.configuration, &device)?;
+                prediction.widen(&[peaks.reserved], other.reason);
             }
             if let Some(lengths) = ranges::other_lengths(&options).filter(|_| detail == Detail::Range) {
                 for (data, depth) in &lengths.data {
@@ -373,13 +368,8 @@ impl Planner {
         model: &ModelConfig,
         depth: Depth,
     ) -> Result<Planned<TorchStep>, DataError> {
-        // A step of all ranks together.
-        let together = DataOptions {
-            gradient_accumulation_steps: options.gradient_accumulation_steps * cell.world_size,
-            ..options.clone()
-        };
         batches::torch_steps(
-            &together,
+            &cell.of_all_ranks(options.clone()),
             cell.world_size,
             depth,
             BetweenSteps {

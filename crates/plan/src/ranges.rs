@@ -50,6 +50,26 @@ pub(super) fn other_loads(cell: &Cell, configuration: &Configuration) -> OtherLo
     others
 }
 
+/// A broadcast of weights that is as possible as the one that is planned.
+pub(super) struct OtherBroadcast {
+    pub(super) configuration: Configuration,
+    /// The fact that would decide between them.
+    pub(super) reason: &'static str,
+}
+
+/// The broadcast with which the CPU keeps step; `None` if the CPU's lead keeps no memory, or nothing is broadcast.
+pub(super) fn other_broadcast(configuration: &Configuration) -> Option<OtherBroadcast> {
+    let leads = configuration.ddp.is_some() && configuration.pytorch.records_streams;
+    leads.then(|| {
+        let mut configuration = configuration.clone();
+        configuration.pytorch.records_streams = false;
+        OtherBroadcast {
+            configuration,
+            reason: "lead of the CPU over NCCL while weights are broadcast",
+        }
+    })
+}
+
 /// Data that is as possible as the one that is planned.
 pub(super) struct OtherLengths {
     pub(super) data: Vec<(DataOptions, Depth)>,

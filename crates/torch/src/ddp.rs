@@ -4,6 +4,8 @@
 //! (`torch/csrc/distributed/c10d/reducer.cpp`). Before that, the weights are broadcast in flat copies (`comm.cpp` beside
 //! it).
 
+use std::collections::VecDeque;
+
 use trace::Category;
 
 use super::configuration::Ddp;
@@ -156,7 +158,7 @@ impl Tape {
     fn broadcast(&self) {
         let sizes = self.live_bytes(|category| matches!(category, Category::Parameter | Category::Adapter));
         let sizes: Vec<_> = sizes.into_iter().map(|bytes| (Dtype::Uint8, bytes)).collect();
-        let mut in_flight = std::collections::VecDeque::new();
+        let mut in_flight = VecDeque::new();
         for bucket in assignment(&sizes, [BROADCAST; 2]) {
             if in_flight.len() == IN_FLIGHT {
                 in_flight.pop_front();
@@ -186,8 +188,7 @@ impl Tape {
         if let Some(grad) = &mut leaf.grad
             && before == Some(grad.storage)
         {
-            self.retain(bucket.view.storage);
-            self.release(std::mem::replace(&mut grad.storage, bucket.view.storage));
+            self.move_to(grad, bucket.view.storage);
         }
     }
 }

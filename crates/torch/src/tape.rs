@@ -401,6 +401,12 @@ impl Tape {
         }
     }
 
+    /// Has a view see another storage, which it holds in place of its own.
+    pub(super) fn move_to(&self, view: &mut View, storage: StorageId) {
+        self.retain(storage);
+        self.release(std::mem::replace(&mut view.storage, storage));
+    }
+
     /// True if the storage has one holder.
     pub(super) fn is_sole(&self, storage: StorageId) -> bool {
         storage != StorageId::NOWHERE && self.memory.borrow().storages[storage.index()].holders == 1

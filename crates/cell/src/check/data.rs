@@ -242,12 +242,11 @@ impl Cell {
     }
 
     fn check_samples(&self, samples: usize) -> Checked {
-        let options = DataOptions {
+        let options = self.of_all_ranks(DataOptions {
             batch_size: self.least_batch_size(),
             ..self.data_options()
-        };
-        let needed = options.effective_batch_size().saturating_mul(self.world_size);
-        let held_out = options.held_out(samples);
+        });
+        let (needed, held_out) = (options.effective_batch_size(), options.held_out(samples));
         if samples.saturating_sub(held_out) >= needed {
             return Ok(());
         }

@@ -107,10 +107,7 @@ impl Largest {
             Self::MaxSeqLength => changed.max_seq_length = value,
             Self::Rank => changed = cell.at_rank(value),
         }
-        let needed = changed
-            .data_options()
-            .effective_batch_size()
-            .saturating_mul(changed.world_size);
+        let needed = changed.of_all_ranks(changed.data_options()).effective_batch_size();
         if let Data::Synthetic(synthetic) = &mut changed.data {
             // As many as a step needs; their number changes no step.
             synthetic.samples = synthetic.samples.max(needed);

@@ -215,8 +215,7 @@ impl Tape {
             && self.reduces.get()
             && grad.storage != bucket
         {
-            self.retain(bucket);
-            self.release(std::mem::replace(&mut grad.storage, bucket));
+            self.move_to(grad, bucket);
         }
     }
 

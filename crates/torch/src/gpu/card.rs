@@ -212,6 +212,20 @@ impl Gpu {
     }
 }
 
+/// What stands between a count and a name.
+const TIMES: [char; 4] = ['x', 'X', '*', '×'];
+
+/// A count of GPUs, and not the name of one.
+fn count(text: &str) -> Option<usize> {
+    text.trim().parse().ok().filter(|count| *count < 1000)
+}
+
+/// The count in front of the name or the size of several GPUs, such as `2xa100-80gb`, and the rest.
+pub fn counted(text: &str) -> Option<(usize, &str)> {
+    let (times, each) = text.split_once(TIMES).filter(|(_, each)| !each.is_empty())?;
+    Some((count(times)?, each))
+}
+
 /// What may be written for a GPU that is not known.
 fn help(text: &str) -> String {
     let text = text.trim().to_ascii_lowercase();
@@ -219,14 +233,8 @@ fn help(text: &str) -> String {
     if is_apple || OTHER_MAKERS.iter().any(|maker| text.contains(maker)) {
         return "memory is predicted for NVIDIA's GPUs alone".into();
     }
-    let is_count = |text: &str| text.trim().parse::<u32>().is_ok_and(|count| count < 1000);
-    let before = text
-        .split_once(['x', '*', '×'])
-        .filter(|(count, gpu)| is_count(count) && !gpu.is_empty());
-    let after = text
-        .rsplit_once(['x', '*', '×'])
-        .filter(|(gpu, count)| is_count(count) && !gpu.is_empty());
-    if before.or(after).is_some() {
+    let after = text.rsplit_once(TIMES).filter(|(gpu, _)| !gpu.is_empty());
+    if counted(&text).is_some() || after.is_some_and(|(_, times)| count(times).is_some()) {
         return "several GPUs are `--gpu 2xa100-80gb`, or `world_size: 2` in a spec".into();
     }
     // A number that is no model's is a size.

@@ -9,7 +9,7 @@ mod support;
 
 pub use budget::Budget;
 pub use capability::{Architecture, ComputeCapability};
-pub use card::{Gpu, MemorySource};
+pub use card::{Gpu, MemorySource, counted};
 pub use context::Context;
 pub use rates::Rates;
 pub use support::{NATIVE_BFLOAT16, Technique, autocasts_to_bfloat16, wheels};
