@@ -12,6 +12,7 @@ mod common;
 mod data;
 mod fit;
 mod fms_acceleration;
+mod fsdp;
 mod gpus;
 mod kbit;
 mod methods;

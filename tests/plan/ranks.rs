@@ -96,13 +96,13 @@ fn what_is_not_of_ranks_is_refused() {
         ("world_size: 2", "world_size"),
         (
             "stack: torch, torch: { ddp_bucket_cap_mb: 3 }",
-            "one process exchanges no gradients",
+            "says how several processes of DDP exchange gradients",
         ),
         (
             "stack: torch, world_size: 2, torch: { ddp_bucket_cap_mb: 0 }",
             "torch.ddp_bucket_cap_mb",
         ),
-        ("stack: torch, fsdp: full_shard", "FSDP is not planned yet"),
+        ("stack: torch, fsdp: full_shard", "write `distributed: fsdp`"),
         ("stack: torch, num_processes: 2", "did you mean `world_size`?"),
         ("stack: torch, gpu: 2xt4", "several GPUs are `--gpu 2xa100-80gb`"),
     ] {

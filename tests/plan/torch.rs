@@ -73,7 +73,7 @@ pub fn rows(table: &str, mut each: impl FnMut(&Row)) -> usize {
     rows.map(|row| each(&row)).count()
 }
 
-fn dtype(name: &str) -> (Dtype, options::Dtype) {
+pub fn dtype(name: &str) -> (Dtype, options::Dtype) {
     match name {
         "float32" => (Dtype::Float32, options::Dtype::Float32),
         "float16" => (Dtype::Float16, options::Dtype::Float16),

@@ -64,6 +64,15 @@ pub struct Description {
 }
 
 impl Description {
+    /// The class of a block in transformers.
+    pub fn block_class(&self) -> String {
+        match self.model_type {
+            "bert" => "BertLayer".into(),
+            "distilbert" => "TransformerBlock".into(),
+            _ => format!("{}DecoderLayer", self.class),
+        }
+    }
+
     /// The module of that name, if the family has it.
     pub fn module(&self, path: &str) -> Option<&'static Module> {
         let mut modules = self.embeddings.iter().chain(self.block).chain(self.head);

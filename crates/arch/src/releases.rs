@@ -29,6 +29,9 @@ pub struct Releases {
     pub flash_from: u32,
     /// The first release whose blocks can be checkpointed.
     pub checkpointing_from: u32,
+    /// The first release whose checkpoints are within the blocks' modules, and not around them:
+    /// `GradientCheckpointingLayer` in `modeling_layers.py`.
+    pub checkpoints_within_from: u32,
     /// Releases that have not been studied.
     pub gap: Option<Gap>,
 }
@@ -59,6 +62,7 @@ impl Releases {
         sdpa_from: 0,
         flash_from: 0,
         checkpointing_from: 0,
+        checkpoints_within_from: 52,
         gap: None,
     };
 

@@ -3,6 +3,7 @@
 mod adapter;
 mod data;
 mod found;
+mod fsdp;
 mod gpu;
 mod idle;
 mod invalid;

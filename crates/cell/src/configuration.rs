@@ -8,6 +8,7 @@ use super::acts::{
 };
 use super::allocator::{Allocator, Variable};
 use super::facts::{CANDLE, Facts, Idle, TORCH, UNPACKED};
+use super::fsdp::FsdpConfig;
 use super::map::cell_keys;
 use super::plain::{plain_blocks, plain_data, plain_offload, plain_targets, sorted, unless};
 use super::torch::Torch;
@@ -15,10 +16,10 @@ use super::{of_data, of_methods};
 use arch::{Family, Preset, check, target_modules};
 use options::{
     Adapter, AdapterMethod, Attention, AutoBatchSize, Autocast, BLOCK_SIZES, ByteSize, Checkpointing,
-    DEFAULT_BLOCK_SIZE, DEFAULT_LABELS, Data, Dtype, Engine, FloatDtype, Ia3, InstructionSetChoice, LnTuning, Loha,
-    Lokr, Lora, LoraATraining, Loss, LossScaling, LrScheduler, Measure, Miss, NamePattern, Offload, Oft, Optimizer,
-    PackingAttention, PackingSeparator, Padding, PrefixTuning, PromptTuning, QuantType, Stack, Synthetic,
-    TargetModules, Task, Upcast, Vera, Weights,
+    DEFAULT_BLOCK_SIZE, DEFAULT_LABELS, Data, Distributed, Dtype, Engine, FloatDtype, Ia3, InstructionSetChoice,
+    LnTuning, Loha, Lokr, Lora, LoraATraining, Loss, LossScaling, LrScheduler, Measure, Miss, NamePattern, Offload,
+    Oft, Optimizer, PackingAttention, PackingSeparator, Padding, PrefixTuning, PromptTuning, QuantType, Stack,
+    Synthetic, TargetModules, Task, Upcast, Vera, Weights,
 };
 
 /// Optimizer steps if neither `max_steps` nor `num_train_epochs` is given.
@@ -109,13 +110,33 @@ cell_keys! {
                 torch(LORA, "t4", &[Report]),
             ],
         }
-        /// Processes that train together, each on a GPU of its own, as `DistributedDataParallel` (DDP) has them: each holds the
-        /// whole model and trains on its share of the micro-batches. A plan is of the one with the largest.
+        /// Processes that train together, each on a GPU of its own: each trains on its share of the micro-batches. A plan is of
+        /// the one with the largest.
         world_size: usize = 1 => {
             stacks: TORCH,
             aliases: ["num_processes", "num_gpus", "n_gpu", "nproc_per_node"],
             no_technique: "the machine of the run; each process of DDP holds all",
             acts: [torch(LORA, "2", &[Bytes])],
+        }
+        /// How the processes share the work: with `ddp` (`DistributedDataParallel`) each holds the whole model, with `fsdp`
+        /// (`FullyShardedDataParallel`) a part of it.
+        distributed: Distributed = Distributed::Ddp => {
+            stacks: TORCH,
+            heeded: |cell| cell.world_size > 1,
+            idle: Idle::by("world_size", "one process shares nothing").or("use `world_size: 2` or more"),
+            aliases: ["distributed_type"],
+            no_technique: "another way to train, with other speeds",
+            acts: [torch("rank: 0, world_size: 2", "fsdp", &[Bytes])],
+        }
+        /// How FSDP shares the model.
+        fsdp_config: FsdpConfig = FsdpConfig::default() => {
+            filled: |fsdp, cell| fsdp.filled(&cell.deciding()),
+            plain: |fsdp, cell| fsdp.plain(&cell.deciding()),
+            stacks: TORCH,
+            heeded: |cell| cell.world_size > 1 && cell.distributed == Distributed::Fsdp,
+            no_technique: "its defaults save most",
+            acts: [torch("rank: 0, world_size: 2, distributed: fsdp", "{sharding_strategy: shard_grad_op}", &[Bytes])],
+            nested: FsdpConfig::FACTS,
         }
         /// PyTorch's training loop, and the releases of its libraries.
         torch: Torch = Torch::default() => {

@@ -1,6 +1,6 @@
 //! What is known of a key, whatever a cell has there. The facts of a key stand beside its field, in `cell_keys!`.
 
-use options::{Adapter, Attention, Autocast, Dtype, Measure, Optimizer, Stack, Task, Upcast};
+use options::{Adapter, Attention, Autocast, Distributed, Dtype, Measure, Optimizer, Stack, Task, Upcast};
 
 use super::acts::Act;
 
@@ -38,6 +38,7 @@ deciding! {
     optim: Optimizer,
     adapter: Adapter,
     world_size: usize,
+    distributed: Distributed,
 }
 
 impl Deciding {

@@ -47,6 +47,7 @@ impl Cell {
             optim: self.optim,
             adapter: self.adapter,
             world_size: self.world_size,
+            distributed: self.distributed,
         }
     }
 }

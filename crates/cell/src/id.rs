@@ -186,7 +186,7 @@ mod tests {
     }
 
     /// The hash of every default, with this [`ID_VERSION`].
-    const DEFAULTS_HASH: &str = "d9257635eb2e";
+    const DEFAULTS_HASH: &str = "c150f571cb52";
 
     /// Ids leave defaults out, so results of other settings would be reused after a default changed.
     #[test]

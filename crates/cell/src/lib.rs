@@ -6,6 +6,7 @@ mod check;
 mod configuration;
 mod defaults;
 mod facts;
+mod fsdp;
 mod heeds;
 mod id;
 pub mod keys;
@@ -21,15 +22,17 @@ mod torch;
 
 pub use ::options::methods::*;
 pub use ::options::{
-    AllocatorBackend, Attention, Autocast, Checkpointing, Data, DataFile, DataFormat, Device, Dtype, FloatDtype,
-    Generation, InstructionSet, InstructionSetChoice, Invalid, Lengths, LoraATraining, Loss, LossScaling, LrScheduler,
-    Measure, Offload, OffloadedBlocks, Optimizer, OutputLifetime, PackingAttention, PackingSeparator, PackingStrategy,
-    Padding, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
+    AllocatorBackend, Attention, AutoWrapPolicy, Autocast, BackwardPrefetch, Checkpointing, Data, DataFile, DataFormat,
+    Device, Distributed, Dtype, FloatDtype, Generation, InstructionSet, InstructionSetChoice, Invalid, Lengths,
+    LoraATraining, Loss, LossScaling, LrScheduler, Measure, Offload, OffloadedBlocks, Optimizer, OutputLifetime,
+    PackingAttention, PackingSeparator, PackingStrategy, Padding, QuantType, ShardingStrategy, Stack, Synthetic,
+    TargetModules, Task, Upcast, Weights, ZeroGrad,
 };
 pub use allocator::Allocator;
 pub use check::InvalidCell;
 pub use configuration::Cell;
 pub use facts::{Deciding, Facts, Idle};
+pub use fsdp::FsdpConfig;
 pub use heeds::of_trainings;
 pub use keys::is_size;
 pub use paths::path_keys;

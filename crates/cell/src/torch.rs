@@ -3,7 +3,7 @@
 use super::acts::{GENERATING, INT4, LORA, Move::*, torch};
 use super::facts::{Deciding, Facts, Idle, UNPACKED};
 use super::map::cell_keys;
-use super::{Attention, Autocast, Generation, OutputLifetime, PackingStrategy, Task, Upcast, ZeroGrad};
+use super::{Attention, Autocast, Distributed, Generation, OutputLifetime, PackingStrategy, Task, Upcast, ZeroGrad};
 
 cell_keys! {
     /// Keys of `stack: torch` alone.
@@ -107,24 +107,24 @@ cell_keys! {
         /// transformers' Trainer, but false for a model without adapters that checkpoints, and with reentrant checkpoints,
         /// where it cannot.
         ddp_find_unused_parameters: Option<bool> = None => {
-            heeded: has_ranks,
-            idle: ONE_PROCESS,
+            heeded: is_ddp,
+            idle: NO_DDP,
             example: "true",
             no_technique: "a fact of the script",
             acts: [torch("world_size: 2", "false", &[Bytes])],
         }
         /// The least size of DDP's buckets of gradients in MiB. Default: PyTorch's 25, of which the first has 1.
         ddp_bucket_cap_mb: Option<u32> = None => {
-            heeded: has_ranks,
-            idle: ONE_PROCESS,
+            heeded: is_ddp,
+            idle: NO_DDP,
             example: "1",
             no_technique: "changes how gradients are cut into buckets, not how many there are",
             acts: [torch("model: smollm2-135m, rank: 0, world_size: 2", "1000", &[Bytes])],
         }
         /// Gradients are parts of DDP's buckets, which otherwise hold them once more.
         gradient_as_bucket_view: bool = false => {
-            heeded: has_ranks,
-            idle: ONE_PROCESS,
+            heeded: is_ddp,
+            idle: NO_DDP,
             no_technique: "a fact of the script, which accelerate's `DistributedDataParallelKwargs` sets",
             acts: [torch("rank: 0, world_size: 2", "true", &[Bytes])],
         }
@@ -170,11 +170,11 @@ cell_keys! {
     }
 }
 
-const ONE_PROCESS: Idle =
-    Idle::by("world_size", "one process exchanges no gradients").or("use `world_size: 2` or more");
+const NO_DDP: Idle = Idle::by("world_size", "says how several processes of DDP exchange gradients")
+    .or("use `world_size: 2` or more with `distributed: ddp`");
 
-fn has_ranks(cell: &Deciding) -> bool {
-    cell.world_size > 1
+fn is_ddp(cell: &Deciding) -> bool {
+    cell.world_size > 1 && cell.distributed == Distributed::Ddp
 }
 
 /// True if a plan depends on the release of PEFT.

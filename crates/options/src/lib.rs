@@ -31,8 +31,9 @@ pub use auto_batch_size::{AutoBatchSize, BatchSearch};
 pub use byte_size::ByteSize;
 pub use checkpointing::Checkpointing;
 pub use choices::{
-    Attention, Autocast, BLOCK_SIZES, Bias, DEFAULT_BLOCK_SIZE, Dtype, FloatDtype, LoraATraining, Loss, LossScaling,
-    LrScheduler, Measure, OutputLifetime, Padding, QuantType, Stack, Task, Upcast, Weights, ZeroGrad,
+    Attention, AutoWrapPolicy, Autocast, BLOCK_SIZES, BackwardPrefetch, Bias, DEFAULT_BLOCK_SIZE, Distributed, Dtype,
+    FloatDtype, LoraATraining, Loss, LossScaling, LrScheduler, Measure, OutputLifetime, Padding, QuantType,
+    ShardingStrategy, Stack, Task, Upcast, Weights, ZeroGrad,
 };
 pub use data::{Data, Lengths, LogNormal, Synthetic};
 pub use data_file::{DEFAULT_LABEL_COLUMN, DataFile, DataFormat, DataPart, Paths};

@@ -337,7 +337,7 @@ impl Planner {
             prediction.reserved_with_room_bytes = replayed.with_room;
             prediction.notes.extend(replayed.failed.map(failure));
             prediction.widen(&replayed.after_other_loads, loads.reason);
-            if let Some(other) = ranges::other_broadcast(&configuration).filter(|_| detail == Detail::Range) {
+            if let Some(other) = ranges::other_lead(&configuration).filter(|_| detail == Detail::Range) {
                 let peaks = self.peaks_on(cell, &options, depth, &other.configuration, &device)?;
                 prediction.widen(&[peaks.reserved], other.reason);
             }

@@ -2,7 +2,7 @@
 
 use cell::{Cell, Upcast};
 use options::{Data, DataOptions, Lengths, LogNormal};
-use torch::{Configuration, LoadOrder};
+use torch::{Configuration, LoadOrder, Ranks};
 
 use super::batches::Depth;
 
@@ -18,7 +18,8 @@ pub(super) struct OtherLoads {
 pub(super) fn other_loads(cell: &Cell, configuration: &Configuration) -> OtherLoads {
     let mut others = OtherLoads::default();
     if !cell.dtype.is_quantised() {
-        if cell.torch.device_map.is_none() {
+        // What FSDP shares is loaded by the CPU.
+        if cell.torch.device_map.is_none() && !cell.is_fsdp() {
             others.reason = "way of loading, by a device_map or by model.to";
             others.configurations.push(Configuration {
                 device_map: true,
@@ -50,24 +51,28 @@ pub(super) fn other_loads(cell: &Cell, configuration: &Configuration) -> OtherLo
     others
 }
 
-/// A broadcast of weights that is as possible as the one that is planned.
-pub(super) struct OtherBroadcast {
+/// A lead of the CPU that is as possible as the one that is planned.
+pub(super) struct OtherLead {
     pub(super) configuration: Configuration,
     /// The fact that would decide between them.
     pub(super) reason: &'static str,
 }
 
-/// The broadcast with which the CPU keeps step; `None` if the CPU's lead keeps no memory, or nothing is broadcast.
-pub(super) fn other_broadcast(configuration: &Configuration) -> Option<OtherBroadcast> {
-    let leads = configuration.ddp.is_some() && configuration.pytorch.records_streams;
-    leads.then(|| {
-        let mut configuration = configuration.clone();
-        configuration.pytorch.records_streams = false;
-        OtherBroadcast {
-            configuration,
-            reason: "lead of the CPU over NCCL while weights are broadcast",
+/// A training in which the CPU keeps step with NCCL; `None` if its lead keeps no memory.
+pub(super) fn other_lead(configuration: &Configuration) -> Option<OtherLead> {
+    let mut configuration = configuration.clone();
+    let reason = match &mut configuration.ranks {
+        Some(Ranks::Ddp(_)) if configuration.pytorch.records_streams => {
+            "lead of the CPU over NCCL while weights are broadcast"
         }
-    })
+        Some(Ranks::Fsdp(fsdp)) => {
+            fsdp.cpu_leads = false;
+            "lead of the CPU over the GPU"
+        }
+        _ => return None,
+    };
+    configuration.pytorch.records_streams = false;
+    Some(OtherLead { configuration, reason })
 }
 
 /// Data that is as possible as the one that is planned.

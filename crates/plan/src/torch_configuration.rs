@@ -2,9 +2,9 @@
 
 use arch::{ModelConfig, Module};
 use base::text::Mistake;
-use cell::{Adapter, Cell, Checkpointing, ZeroGrad};
+use cell::{Adapter, AutoWrapPolicy, Autocast, Cell, Checkpointing, Distributed, ZeroGrad};
 use torch::gpu::{ComputeCapability, Context, Gpu};
-use torch::{Backend, Bitsandbytes, Configuration, Ddp, Dtype, Peft, Pytorch, Transformers};
+use torch::{Backend, Bitsandbytes, Configuration, Ddp, Dtype, Fsdp, Peft, Pytorch, Ranks, Transformers};
 
 /// The configuration of `cell`, for a model of this shape.
 ///
@@ -38,6 +38,7 @@ pub(super) fn torch_configuration(
     check_reentrant(cell, &model, &transformers)?;
     check_prefix(cell, &transformers)?;
     check_ddp(cell, &transformers)?;
+    check_wrapped(cell, &model)?;
     check_generation(cell, &transformers)?;
     Ok(Configuration {
         model,
@@ -81,25 +82,64 @@ pub(super) fn torch_configuration(
         bitsandbytes,
         pytorch,
         device_map: cell.torch.device_map == Some(true),
-        ddp: ddp(cell, &transformers),
+        ranks: ranks(cell, &transformers),
         free_bytes: gpu.map(|gpu| gpu.total_bytes - Context::of(Some(gpu), cell.world_size).likely),
         backend: Backend::Cuda,
     })
 }
 
+/// How several processes share the work.
+fn ranks(cell: &Cell, transformers: &Transformers) -> Option<Ranks> {
+    match cell.distributed {
+        _ if cell.world_size == 1 => None,
+        Distributed::Ddp => Some(Ranks::Ddp(ddp(cell, transformers))),
+        Distributed::Fsdp => Some(Ranks::Fsdp(fsdp(cell, transformers))),
+    }
+}
+
+/// How FSDP shares a model. accelerate gives it the format of mixed precision, and makes what is trained float32 then;
+/// of int4 with adapters, transformers' Trainer gives it that of the storage (`_fsdp_qlora_plugin_updates`).
+fn fsdp(cell: &Cell, transformers: &Transformers) -> Fsdp {
+    let config = &cell.fsdp_config;
+    let machines = match config.sharding_strategy.is_hybrid() {
+        true => config.num_machines,
+        false => 1,
+    };
+    let mixed = match cell.autocast {
+        Autocast::None => None,
+        Autocast::Bfloat16 => Some(Dtype::Bfloat16),
+        Autocast::Float16 => Some(Dtype::Float16),
+    };
+    let storage = (cell.dtype == options::Dtype::Int4).then(|| Dtype::floating(cell.bnb_4bit_compute_dtype.into()));
+    Fsdp {
+        ranks: (cell.world_size / machines) as u64,
+        strategy: config.sharding_strategy,
+        wraps_blocks: config.auto_wrap_policy == AutoWrapPolicy::TransformerBasedWrap,
+        backward_prefetch: config.backward_prefetch,
+        forward_prefetch: config.forward_prefetch,
+        limit_all_gathers: config.limit_all_gathers,
+        offload_params: config.offload_params,
+        use_orig_params: config.use_orig_params,
+        param_dtype: storage.or(mixed),
+        upcasts: mixed.is_some(),
+        checkpoints_within: transformers.checkpoints_within,
+        cpu_leads: true,
+    }
+}
+
 /// How several processes exchange gradients. Trainer asks DDP to look for unused parameters, except of a model of
 /// transformers' own that checkpoints (`_wrap_model` in `trainer.py`). DDP cannot where checkpoints are reentrant, so that
 /// who trains so has asked it not to.
-fn ddp(cell: &Cell, transformers: &Transformers) -> Option<Ddp> {
+fn ddp(cell: &Cell, transformers: &Transformers) -> Ddp {
     let looks = match cell.gradient_checkpointing {
         Checkpointing::None => true,
         _ => cell.method().is_some() && !transformers.use_reentrant,
     };
-    (cell.world_size > 1).then_some(Ddp {
+    Ddp {
         find_unused_parameters: cell.torch.ddp_find_unused_parameters.unwrap_or(looks),
         bucket_cap_mb: cell.torch.ddp_bucket_cap_mb,
         gradient_as_bucket_view: cell.torch.gradient_as_bucket_view,
-    })
+    }
 }
 
 /// Checks that gradients come to the blocks. A reentrant checkpoint gives none to a block whose input wants none, which
@@ -144,6 +184,19 @@ fn check_ddp(cell: &Cell, transformers: &Transformers) -> Result<(), Mistake> {
         "DDP cannot look for unused parameters where checkpoints are reentrant: training ends in its first step";
     Err(Mistake::new(message)
         .help("leave `torch.ddp_find_unused_parameters` out, or use `torch: { use_reentrant: false }`"))
+}
+
+/// Checks that the class of blocks is one of the model's.
+fn check_wrapped(cell: &Cell, model: &ModelConfig) -> Result<(), Mistake> {
+    let Some(named) = &cell.fsdp_config.transformer_layer_cls_to_wrap else {
+        return Ok(());
+    };
+    let of_model = model.family.description().block_class();
+    if *named == of_model {
+        return Ok(());
+    }
+    let message = format!("FSDP would wrap no module: the model has none of class {named}; its blocks are {of_model}");
+    Err(Mistake::new(message).help("leave `fsdp_config.transformer_layer_cls_to_wrap` out"))
 }
 
 /// Checks that it is known how a prefix gets into the cache.

@@ -5,7 +5,8 @@ const LOG_INTERVAL: &str = "write `record: {log_interval: ...}` in the spec, nex
 const IN_4_BITS: &str = "write `dtype: int4`";
 const NO_LOADER: &str = "leave it out: samples are tokenised before the training, and no worker process loads them";
 const NOT_PINNED: &str = "leave it out: no batch is copied from page-locked memory";
-const FSDP: &str = "FSDP is not planned yet; `world_size` plans DDP, whose processes hold the whole model each";
+const FSDP: &str =
+    "write `distributed: fsdp` with `world_size`, and accelerate's keys without their `fsdp_` in `fsdp_config`";
 const DEEPSPEED: &str = "DeepSpeed is not planned yet: its flat buffers and float32 copies come on top, on one GPU too";
 const ONLY_SUPERVISED: &str =
     "DPO, GRPO, reward models and other losses of preferences are not planned: supervised training alone is";
@@ -18,7 +19,7 @@ const EVALUATED_ONCE: &str = "leave it out: our trainer has `eval_fraction`, the
                               plans of PyTorch's stack have the training's steps alone";
 
 /// The keys, each with the help of its error.
-const FOREIGN: [(&str, &str); 73] = [
+const FOREIGN: [(&str, &str); 72] = [
     // Of TRL's SFTConfig.
     ("dataset_text_field", TEXT_COLUMN),
     (
@@ -127,8 +128,7 @@ const FOREIGN: [(&str, &str); 73] = [
         "leave it out: `world_size` says how many processes there are",
     ),
     ("fsdp", FSDP),
-    ("fsdp_config", FSDP),
-    ("fsdp_version", FSDP),
+    ("fsdp_version", "FSDP2 is not planned yet; `distributed: fsdp` is FSDP1"),
     ("deepspeed", DEEPSPEED),
     ("deepspeed_config", DEEPSPEED),
     ("zero_stage", DEEPSPEED),
@@ -158,7 +158,7 @@ const FOREIGN: [(&str, &str); 73] = [
     ("quant_type", "write `bnb_4bit_quant_type`"),
     (
         "tensor_parallel_size",
-        "tensor parallelism is not planned; `world_size` plans DDP, whose processes hold the whole model each",
+        "tensor parallelism is not planned; `world_size` plans DDP and FSDP",
     ),
     (
         "unsloth",

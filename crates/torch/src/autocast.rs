@@ -27,7 +27,8 @@ impl Tape {
             return tensor.clone();
         };
         let leaf = match tensor.view.edge.target() {
-            Target::Leaf(leaf) if tensor.dtype() == Dtype::Float32 => leaf,
+            // A part of a unit of FSDP is no leaf.
+            Target::Leaf(leaf) if tensor.dtype() == Dtype::Float32 && !self.is_sharded => leaf,
             _ => return tensor.to(dtype),
         };
         if let Some(&Some(view)) = self.casts.borrow().get(leaf) {

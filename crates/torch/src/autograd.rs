@@ -70,6 +70,7 @@ impl Tape {
             },
             reached: false,
             module: self.module(),
+            unit: self.unit.get(),
             unseen: [Slot::EMPTY; 2],
             gradients: [Slot::EMPTY; 2],
         };

@@ -19,7 +19,7 @@ const NESTED_CODE: u64 = 256;
 
 /// A 4-bit weight with its scales.
 pub(super) struct FourBit<'t> {
-    /// The packed weight, its scales and their tables.
+    /// The packed weight, its scales and their tables; without the packed weight where that is a part of a unit.
     _held: Vec<Tensor<'t>>,
     out_features: u32,
     in_features: u32,
@@ -69,7 +69,7 @@ impl Tape {
         let scales = self.parameter_bytes(blocks * 4);
         let packed = self.parameter_bytes(elements.div_ceil(2));
         let code = self.parameter_bytes(CODE * 4);
-        let held = if double_quant {
+        let mut held = if double_quant {
             let offset = self.parameter_bytes(4);
             let centred = self.bytes(blocks * 4, Category::Temporary);
             let nested_code = self.parameter_bytes(NESTED_CODE * 4);
@@ -80,6 +80,10 @@ impl Tape {
         } else {
             vec![packed, scales, code]
         };
+        if self.is_sharded {
+            // It goes to the CPU until it is sharded, and its scales stay.
+            held.swap_remove(0);
+        }
         FourBit {
             _held: held,
             out_features: weight.dims()[0],

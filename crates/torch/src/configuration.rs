@@ -2,8 +2,8 @@
 
 use arch::ModelConfig;
 use options::{
-    self, AdapterOptions, Attention, Autocast, Checkpointing, Generation, LoraATraining, Loss, NamePattern, Optimizer,
-    OutputLifetime, Upcast, ZeroGrad, is_trainable,
+    self, AdapterOptions, Attention, Autocast, BackwardPrefetch, Checkpointing, Generation, LoraATraining, Loss,
+    NamePattern, Optimizer, OutputLifetime, ShardingStrategy, Upcast, ZeroGrad, is_trainable,
 };
 
 use super::dtype::Dtype;
@@ -44,6 +44,44 @@ pub struct Ddp {
     pub bucket_cap_mb: Option<u32>,
     /// Gradients are parts of the buckets.
     pub gradient_as_bucket_view: bool,
+}
+
+/// How `FullyShardedDataParallel` is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fsdp {
+    /// The ranks that a unit is shared among.
+    pub ranks: u64,
+    /// What they share.
+    pub strategy: ShardingStrategy,
+    /// Blocks are units of their own, and with LoRA each factor (PEFT's `fsdp_auto_wrap_policy`); else the model is one.
+    pub wraps_blocks: bool,
+    /// When the next unit of the backward pass is gathered.
+    pub backward_prefetch: BackwardPrefetch,
+    /// The next unit of the forward pass is gathered before the current one is computed.
+    pub forward_prefetch: bool,
+    /// The CPU waits for the last unit but one to be let go before another is gathered.
+    pub limit_all_gathers: bool,
+    /// Shards, their gradients and states are on the CPU.
+    pub offload_params: bool,
+    /// The optimizer sees each parameter's part of a shard, and not the shard.
+    pub use_orig_params: bool,
+    /// The format that units are gathered and their gradients reduced in; `None` for their own.
+    pub param_dtype: Option<Dtype>,
+    /// Accelerate makes the shards of what is trained float32, as it does with mixed precision.
+    pub upcasts: bool,
+    /// Checkpoints are within units, whose hooks are not run again with them.
+    pub checkpoints_within: bool,
+    /// The CPU is so far ahead of the GPU that what another stream uses stays reserved until the CPU waits.
+    pub cpu_leads: bool,
+}
+
+/// How several ranks train together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ranks {
+    /// Each holds the whole model.
+    Ddp(Ddp),
+    /// Each holds a part of all.
+    Fsdp(Fsdp),
 }
 
 /// A model and how it is trained.
@@ -115,8 +153,8 @@ pub struct Configuration {
     /// Weights that stay as they are come to the GPU by `from_pretrained` with a `device_map`, and not by
     /// `model.to("cuda")` after it.
     pub device_map: bool,
-    /// Several ranks share the gradients; `None` if there is one.
-    pub ddp: Option<Ddp>,
+    /// How ranks train together; `None` if there is one.
+    pub ranks: Option<Ranks>,
     /// Bytes of the GPU that are free before anything is loaded; `None` if no GPU is named.
     pub free_bytes: Option<u64>,
     /// The kernels whose memory is traced.
@@ -159,7 +197,7 @@ impl Configuration {
             bitsandbytes: Bitsandbytes::TODAY,
             pytorch: Pytorch::TODAY,
             device_map: false,
-            ddp: None,
+            ranks: None,
             free_bytes: None,
             backend: Backend::Cuda,
         }
@@ -172,6 +210,14 @@ impl Configuration {
             options::Dtype::Float16 => Dtype::Float16,
             options::Dtype::Bfloat16 => Dtype::Bfloat16,
             options::Dtype::Int8 | options::Dtype::Int4 => self.torch_dtype,
+        }
+    }
+
+    /// How FSDP is made, if it shares the model.
+    pub(super) fn fsdp(&self) -> Option<&Fsdp> {
+        match &self.ranks {
+            Some(Ranks::Fsdp(fsdp)) => Some(fsdp),
+            Some(Ranks::Ddp(_)) | None => None,
         }
     }
 
@@ -210,6 +256,8 @@ impl Configuration {
         self.outputs != OutputLifetime::NextForward
             && self.zero_grad == ZeroGrad::AfterStep
             && !self.has_unstepped()
+            // The next forward pass releases the gradients.
+            && !self.fsdp().is_some_and(|fsdp| fsdp.use_orig_params)
             // Only some steps renew its projections.
             && self.optim != Optimizer::Rsvd
     }

@@ -156,8 +156,12 @@ impl Tape {
     /// Broadcasts all weights, in flat copies of several; a large one is sent as it lies. What belongs to quantised
     /// weights is taken for weights, and all for one format.
     fn broadcast(&self) {
-        let sizes = self.live_bytes(|category| matches!(category, Category::Parameter | Category::Adapter));
-        let sizes: Vec<_> = sizes.into_iter().map(|bytes| (Dtype::Uint8, bytes)).collect();
+        self.broadcast_all(&self.live_bytes(|category| matches!(category, Category::Parameter | Category::Adapter)));
+    }
+
+    /// Broadcasts tensors of so many bytes.
+    pub(super) fn broadcast_all(&self, sizes: &[u64]) {
+        let sizes: Vec<_> = sizes.iter().map(|&bytes| (Dtype::Uint8, bytes)).collect();
         let mut in_flight = VecDeque::new();
         for bucket in assignment(&sizes, [BROADCAST; 2]) {
             if in_flight.len() == IN_FLIGHT {
@@ -166,7 +170,7 @@ impl Tape {
             let bytes = bucket.iter().map(|&index| sizes[index].1).sum();
             let copy = (bucket.len() > 1).then(|| self.bytes(bytes, Category::Temporary));
             if let Some(copy) = copy.as_ref().filter(|_| self.pytorch.records_streams) {
-                self.record_stream(copy);
+                self.record_stream(copy.view.storage);
             }
             in_flight.push_back(copy);
         }
@@ -199,7 +203,7 @@ mod tests {
     use serde::Deserialize;
     use trace::{Account, Phase};
 
-    use super::super::configuration::{Configuration, MicroBatchShape};
+    use super::super::configuration::{Configuration, MicroBatchShape, Ranks};
     use super::super::training::trace;
     use super::*;
 
@@ -222,7 +226,7 @@ mod tests {
         Configuration {
             adapter: None,
             dtype: options::Dtype::Float32,
-            ddp,
+            ranks: ddp.map(Ranks::Ddp),
             ..Configuration::new(Preset::named("tiny").unwrap().config())
         }
     }

@@ -4,7 +4,7 @@ use super::dtype::Dtype;
 use super::frames::Frames;
 use super::layout::Dims;
 use super::slots::{Slot, ViewSlots};
-use super::view::{Edge, StorageId, View};
+use super::view::{Edge, StorageId, UnitId, View};
 
 /// Most gradients that a node gives.
 pub(super) const INPUTS: usize = 4;
@@ -50,6 +50,8 @@ pub(super) struct Node<D> {
     pub(super) saved: Saved,
     pub(super) reached: bool,
     pub(super) module: u32,
+    /// The unit of FSDP that it was made in.
+    pub(super) unit: Option<UnitId>,
     /// The tensors of its context: checkpointing does not see them, and they live as long as the node.
     pub(super) unseen: [Slot; 2],
     /// The input buffer, of each output.
@@ -69,6 +71,8 @@ pub(super) struct Leaf {
     pub(super) awaited: u32,
     /// Where its gradient lies once the ranks have reduced it, if not in its own memory.
     pub(super) bucket: Option<StorageId>,
+    /// The unit of FSDP that it is a part of.
+    pub(super) unit: Option<UnitId>,
 }
 
 pub(super) struct Graph<D> {

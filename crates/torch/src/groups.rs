@@ -47,6 +47,15 @@ impl<'t> Groups<'t> {
         self.embeddings.contains(&parameter.view.storage)
     }
 
+    /// The parameters that become others, in the same groups. None of them is the table of an embedding.
+    pub(super) fn filter_map<'u>(&self, mut become_other: impl FnMut(&Tensor<'t>) -> Option<Tensor<'u>>) -> Groups<'u> {
+        let mut others = Groups::new(self.is_split);
+        for (group, into) in self.groups.iter().zip(&mut others.groups) {
+            into.extend(group.iter().filter_map(&mut become_other));
+        }
+        others
+    }
+
     /// All parameters, group by group.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Tensor<'t>> {
         self.groups.iter().flatten()

@@ -3,7 +3,8 @@
 //! No arithmetic is done and no formula is kept: the modelling code of each family runs on fake tensors, so that what
 //! is alive follows from who holds it, as in Python. [`tape`] counts the holders, [`autograd`] keeps what each
 //! operation saves and walks it backward in PyTorch's order, [`ops`] say what each operation allocates, [`models`] are
-//! the families, and [`peft`], [`bitsandbytes`], [`checkpoint`], [`optimizer`] and [`ddp`] are what the names say.
+//! the families, and [`peft`], [`bitsandbytes`], [`checkpoint`], [`optimizer`], [`ddp`] and [`fsdp`] are what the names
+//! say.
 
 mod adafactor;
 mod adapter_file;
@@ -17,6 +18,7 @@ mod counts;
 mod ddp;
 mod dtype;
 mod frames;
+mod fsdp;
 pub mod gpu;
 mod graph;
 mod groups;
@@ -38,7 +40,7 @@ mod versions;
 mod view;
 mod workspaces;
 
-pub use configuration::{Backend, Configuration, Ddp, MicroBatchShape};
+pub use configuration::{Backend, Configuration, Ddp, Fsdp, MicroBatchShape, Ranks};
 pub use counts::Counts;
 pub use dtype::Dtype;
 pub use loading::{LoadOrder, WarmUp};

@@ -231,6 +231,19 @@ impl Tape {
         states
     }
 
+    /// FSDP's `clip_grad_norm_`: the norm of each part of a gradient, and of all.
+    pub(super) fn clip_sharded_grad_norm(&self, gradients: usize) {
+        let number = || self.empty(&[], Dtype::Float32);
+        let norms: Vec<_> = (0..gradients).map(|_| number()).collect();
+        let stacked = self.empty(&[norms.len() as u32], Dtype::Float32);
+        let local = number();
+        drop((norms, stacked));
+        let total = number();
+        drop(local);
+        let coefficient = number();
+        drop((total, coefficient));
+    }
+
     /// `clip_grad_norm_`: the norm of each gradient, of all of them, and the gradients scaled in place. The sum of each
     /// chunk of a gradient comes first (`foreach_tensor_norm_cuda` in `aten/src/ATen/native/cuda/ForeachReduceOp.cu`).
     pub(super) fn clip_grad_norm(&self, gradients: &[u64]) {

@@ -48,6 +48,7 @@ impl Tape {
         let own = self.take_gradient(&input);
         if let Some(own) = &own {
             self.label_temporary(own.view.storage);
+            self.keep_with_hook(block, [&input, own]);
         }
         drop((output, input, inputs));
         drop(self.clear_graph_from(before));

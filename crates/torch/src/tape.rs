@@ -8,12 +8,13 @@ use trace::{Category, Module, Phase};
 
 use super::configuration::{Backend, Configuration};
 use super::dtype::Dtype;
+use super::fsdp::Units;
 use super::gpu::ComputeCapability;
 use super::graph::{Attributes, INPUTS, Saved};
 use super::graph::{Graph, Leaf};
 use super::layout::Layout;
 use super::versions::Pytorch;
-use super::view::{Edge, StorageId, View};
+use super::view::{Edge, StorageId, UnitId, View};
 
 /// The fate of the tensors that an operation saves for backward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +57,11 @@ pub(super) struct Tape {
     evaluates: Cell<bool>,
     /// The backward pass ends in a reduction of the gradients over all ranks.
     pub(super) reduces: Cell<bool>,
+    /// What ranks share by FSDP, once it is shared, and the unit at work.
+    pub(super) units: RefCell<Option<Units>>,
+    pub(super) unit: Cell<Option<UnitId>>,
+    /// Weights have no memory of their own, but that of their unit.
+    pub(super) is_sharded: bool,
     /// The thread of the backward pass is at work.
     pub(super) in_backward: Cell<bool>,
     /// Tensors of adapters that do not have their formats yet.
@@ -213,6 +219,9 @@ impl Tape {
             autocast: Cell::new(None),
             evaluates: Cell::new(false),
             reduces: Cell::new(false),
+            units: RefCell::default(),
+            unit: Cell::default(),
+            is_sharded: configuration.fsdp().is_some(),
             in_backward: Cell::new(false),
             uncast: RefCell::default(),
             casts: RefCell::default(),
@@ -240,11 +249,24 @@ impl Tape {
         self.memory.borrow_mut().trace.step_end();
     }
 
-    /// Another stream uses the tensor, until [`Self::synchronize`].
-    pub(super) fn record_stream(&self, tensor: &Tensor<'_>) {
+    /// Another stream uses the storage, until [`Self::synchronize`].
+    pub(super) fn record_stream(&self, storage: StorageId) {
         let memory = &mut *self.memory.borrow_mut();
-        if let Some(storage) = memory.storages.get(tensor.view.storage.index()) {
+        if let Some(storage) = memory.storages.get(storage.index()) {
             memory.trace.record_stream(storage.block);
+        }
+    }
+
+    /// The next blocks are allocated for this stream.
+    pub(super) fn stream(&self, stream: u8) {
+        self.memory.borrow_mut().trace.stream(stream);
+    }
+
+    /// Waits until other streams are done with all that was freed up to this storage.
+    pub(super) fn wait_for(&self, storage: StorageId) {
+        let memory = &mut *self.memory.borrow_mut();
+        if let Some(storage) = memory.storages.get(storage.index()) {
+            memory.trace.wait_for(storage.block);
         }
     }
 
@@ -332,6 +354,20 @@ impl Tape {
                 is_seen_otherwise: false,
             },
         }
+    }
+
+    /// A weight of the layout: in a sharded model it has no memory of its own.
+    pub(super) fn weight(&self, layout: Layout, dtype: Dtype, category: Category) -> Tensor<'_> {
+        if !self.is_sharded {
+            return self.empty_as(layout, dtype, category);
+        }
+        self.tensor(View {
+            storage: StorageId::NOWHERE,
+            dtype,
+            edge: Edge::NONE,
+            layout,
+            is_seen_otherwise: false,
+        })
     }
 
     /// A new contiguous tensor.

@@ -6,7 +6,7 @@ use options::{Generation, OutputLifetime, ZeroGrad};
 use trace::Trace;
 use trace::{Category, Module, Phase};
 
-use super::configuration::{Configuration, MicroBatchShape};
+use super::configuration::{Configuration, MicroBatchShape, Ranks};
 use super::ddp::Reducer;
 use super::dtype::Dtype;
 use super::frames::Frame;
@@ -62,19 +62,30 @@ fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[Step
     tape.phase(Phase::Load);
     let mut loader = Loader::new(tape, configuration);
     let model = Model::load(&mut loader, configuration);
-    let (trainable, unstepped) = (loader.trainable, loader.unstepped);
-    let reducer = configuration.ddp.map(|ddp| {
+    let (mut trainable, unstepped, members) = (loader.trainable, loader.unstepped, loader.members);
+    let leaves = trainable.len() + unstepped.len();
+    let mut reducer = None;
+    if let Some(ranks) = &configuration.ranks {
         // Accelerate wraps the model when the training begins.
         tape.phase(Phase::Idle);
-        let parameters: Vec<_> = trainable.iter().chain(&unstepped).collect();
-        Reducer::new(tape, ddp, &parameters)
-    });
+        match ranks {
+            Ranks::Ddp(ddp) => {
+                let parameters: Vec<_> = trainable.iter().chain(&unstepped).collect();
+                reducer = Some(Reducer::new(tape, *ddp, &parameters));
+            }
+            Ranks::Fsdp(fsdp) => {
+                tape.shard(fsdp, &members, configuration.model.num_hidden_layers);
+                trainable = tape.sharded(&trainable);
+            }
+        }
+    }
     let mut training = Training {
         tape,
         configuration,
         model,
         trainable,
         unstepped,
+        leaves,
         reducer,
         optimizer: OptimizerState::new(configuration),
         previous: None,
@@ -135,6 +146,8 @@ struct Training<'t, 'c> {
     trainable: Groups<'t>,
     /// Leaves whose gradients the optimizer does not step.
     unstepped: Vec<Tensor<'t>>,
+    /// The number of leaves that are parameters.
+    leaves: usize,
     reducer: Option<Reducer<'t>>,
     optimizer: OptimizerState<'t>,
     previous: Option<StepOutputs<'t>>,
@@ -164,9 +177,9 @@ impl Training<'_, '_> {
         }
         for (number, micro) in micros.iter().enumerate() {
             // The others are under `no_sync`.
-            self.tape
-                .reduces
-                .set(self.reducer.is_some() && number + 1 == micros.len());
+            let is_last = number + 1 == micros.len();
+            self.tape.reduces.set(self.reducer.is_some() && is_last);
+            self.tape.sync_units(is_last);
             self.micro_batch(micro);
         }
         let tape = self.tape;
@@ -176,7 +189,10 @@ impl Training<'_, '_> {
             layer: None,
         });
         if self.configuration.max_grad_norm > 0.0 {
-            tape.clip_grad_norm(&self.gradients());
+            match tape.is_sharded {
+                true => tape.clip_sharded_grad_norm(self.trainable.len()),
+                false => tape.clip_grad_norm(&self.gradients()),
+            }
         }
         self.optimizer.step(tape, &self.trainable);
         tape.step_end();
@@ -193,7 +209,11 @@ impl Training<'_, '_> {
     fn generate(&self, generation: &Generation) {
         let tape = self.tape;
         tape.autocast(self.configuration.autocast_dtype(), || {
-            tape.evaluate(|| self.model.generate(tape, self.configuration, generation));
+            tape.evaluate(|| {
+                tape.in_unit(tape.root_unit(), false, || {
+                    self.model.generate(tape, self.configuration, generation);
+                });
+            });
         });
     }
 
@@ -204,6 +224,7 @@ impl Training<'_, '_> {
 
     /// `optimizer.zero_grad()`.
     fn zero_grad(&self) {
+        self.tape.zero_grad_of_units();
         for parameter in self.trainable.iter() {
             drop(self.tape.take_gradient(parameter));
         }
@@ -217,7 +238,11 @@ impl Training<'_, '_> {
         let ids = tape.input(micro);
         let autocast = configuration.autocast_dtype();
         let output = tape.autocast(autocast, || {
-            tape.within(Mode::Record, || model.forward(tape, configuration, micro, &ids))
+            tape.within(Mode::Record, || {
+                tape.in_unit(tape.root_unit(), false, || {
+                    model.forward(tape, configuration, micro, &ids)
+                })
+            })
         });
         let output = match &self.reducer {
             Some(reducer) => tape.within(Mode::Record, || reducer.outputs(output)),
@@ -228,7 +253,7 @@ impl Training<'_, '_> {
         let outputs = (configuration.outputs != OutputLifetime::None).then_some((logits, cache));
         tape.phase(Phase::Backward);
         loss.backward(&|frame: &Frame| tape.autocast(autocast, || model.recompute(tape, frame)));
-        let history = tape.clear_graph(self.trainable.len() + self.unstepped.len());
+        let history = tape.clear_graph(self.leaves);
         // Where outputs do not leave the forward pass, of the loss only a detached number does.
         self.previous = outputs.map(|outputs| StepOutputs {
             _outputs: outputs,

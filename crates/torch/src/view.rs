@@ -20,6 +20,10 @@ impl StorageId {
     }
 }
 
+/// A unit of FSDP, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct UnitId(pub(super) u16);
+
 /// Where the gradient of a tensor goes: to an output of a node, or to a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Edge(u32);

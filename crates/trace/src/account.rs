@@ -178,7 +178,12 @@ impl Replay {
                 }
             }
             Event::StepEnd if self.is_measured => self.account.after_steps.add(self.total),
-            Event::StepEnd | Event::EmptyCache | Event::RecordStream { .. } | Event::Synchronize => {}
+            Event::StepEnd
+            | Event::EmptyCache
+            | Event::RecordStream { .. }
+            | Event::Await { .. }
+            | Event::Synchronize
+            | Event::Stream(_) => {}
         }
     }
 

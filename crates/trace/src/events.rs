@@ -97,8 +97,16 @@ pub enum Event {
         /// The block.
         block: Block,
     },
+    /// The other streams are done with all that was freed up to this block.
+    Await {
+        /// The block.
+        block: Block,
+    },
     /// All streams are done with what they use.
     Synchronize,
+    /// The following blocks are allocated for this stream, the first of which is that of computation; an allocator keeps
+    /// those of each apart.
+    Stream(u8),
 }
 
 impl Event {
@@ -246,6 +254,16 @@ impl Trace {
     /// Has another stream use a block until [`Self::synchronize`].
     pub fn record_stream(&mut self, block: Block) {
         self.written.push(Event::RecordStream { block });
+    }
+
+    /// Waits until the other streams are done with all that was freed up to this block.
+    pub fn wait_for(&mut self, block: Block) {
+        self.written.push(Event::Await { block });
+    }
+
+    /// The following blocks are allocated for this stream.
+    pub fn stream(&mut self, stream: u8) {
+        self.written.push(Event::Stream(stream));
     }
 
     /// Waits for all streams.

@@ -194,6 +194,7 @@ impl Cell {
             self.check_generation(generation, found);
         }
         self.check_loop(found);
+        self.check_fsdp(found);
         if self.torch.use_reentrant.is_some() && self.gradient_checkpointing == Checkpointing::None {
             found.add(
                 Invalid::idle("torch.use_reentrant", "no block is checkpointed")

@@ -23,6 +23,7 @@ impl<'t> Tensor<'t> {
         tape.in_backward.set(true);
         tape.walk_back(0, root, &ones, recompute);
         tape.in_backward.set(false);
+        tape.end_backward_of_units();
         drop(ones);
     }
 }
@@ -38,6 +39,7 @@ impl Tape {
         for index in (first..=root).rev() {
             self.run(index, recompute);
         }
+        self.after_nodes(first);
     }
 
     /// Marks what is reached from `root`, back to `first`, and counts what each leaf will be given.
@@ -51,7 +53,13 @@ impl Tape {
             for edge in graph.nodes[index].edges {
                 match edge.target() {
                     Target::Nothing => {}
-                    Target::Leaf(leaf) => graph.leaves[leaf].awaited += 1,
+                    Target::Leaf(leaf) => {
+                        let leaf = &mut graph.leaves[leaf];
+                        leaf.awaited += 1;
+                        if let Some(unit) = leaf.unit.filter(|_| leaf.awaited == 1) {
+                            self.await_in_unit(unit);
+                        }
+                    }
                     Target::Node { node, .. } => graph.nodes[node].reached = true,
                 }
             }
@@ -73,6 +81,7 @@ impl Tape {
             edges,
             saved,
             module,
+            unit,
             ..
         } = node;
         let mut backward = Backward {
@@ -83,6 +92,7 @@ impl Tape {
         };
         drop(graph);
         self.resume(module);
+        self.before_node(unit, index);
         let gradient = match first.map(|view| self.tensor(view)) {
             Some(gradient) if backward.attributes.flat => gradient.reshaped(&gradient.rows_and_width()),
             Some(gradient) => gradient,
@@ -199,12 +209,17 @@ impl Tape {
     fn give_leaf<'t>(&'t self, leaf: usize, gradient: Tensor<'t>) {
         let buffered = self.graph.borrow_mut().leaves[leaf].buffer.take();
         let sum = self.accumulate(buffered, gradient);
-        let graph = &mut *self.graph.borrow_mut();
+        let mut graph = self.graph.borrow_mut();
         let leaf = &mut graph.leaves[leaf];
         leaf.awaited -= 1;
         if leaf.awaited > 0 {
             leaf.buffer = Some(sum);
             return;
+        }
+        if let Some(unit) = leaf.unit {
+            leaf.buffer = Some(sum);
+            drop(graph);
+            return self.gradient_in_unit(unit);
         }
         if leaf.grad.is_some() {
             self.release(sum.storage);

@@ -2,8 +2,8 @@
 
 use super::blocks::{Block, BlockId, Blocks, State};
 use super::device::DeviceMemory;
-use super::pool::Pool;
-use super::pool_kind::PoolKind;
+use super::pool::Pools;
+use super::pool_kind::{PoolId, PoolKind};
 use super::rounding::{LARGEST_REQUEST, LARGEST_SMALL, SMALLEST_BLOCK, block_size};
 use super::settings::{Settings, TieBreak};
 use super::stats::{BlockChange, Stats};
@@ -16,8 +16,9 @@ pub struct CachingAllocator {
     /// Bytes that the process may hold.
     pub(super) limit: Option<u64>,
     pub(super) blocks: Blocks,
-    /// The small pool, then the large one.
-    pub(super) pools: [Pool; 2],
+    pub(super) pools: Pools,
+    /// The stream that blocks are taken for.
+    stream: u8,
     /// The border of the addresses that were never in use.
     pub(super) next_address: u64,
     pub(super) stats: Stats,
@@ -52,7 +53,8 @@ impl CachingAllocator {
             device: *device,
             limit: (fraction < 1.0).then_some((fraction * device.total as f64) as u64),
             blocks: Blocks::default(),
-            pools: Default::default(),
+            pools: Pools::default(),
+            stream: 0,
             next_address: match settings.tie_break {
                 TieBreak::Age => 0,
                 TieBreak::Address => 1 << 63,
@@ -76,21 +78,37 @@ impl CachingAllocator {
         &self.stats
     }
 
-    /// Sizes of the free blocks of a pool, in the order in which blocks of equal size are taken.
+    /// Takes the next blocks for this stream: those of others are not given to it.
+    pub fn use_stream(&mut self, stream: u8) {
+        self.pools.open(stream);
+        self.stream = stream;
+    }
+
+    fn pool_of(&self, size: u64) -> PoolId {
+        PoolId {
+            kind: PoolKind::of(size),
+            stream: self.stream,
+        }
+    }
+
+    /// Sizes of the free blocks of a pool of the first stream, in the order in which blocks of equal size are taken.
     pub(super) fn free_sizes(&self, kind: PoolKind) -> Vec<u64> {
-        let blocks = self.pools[kind as usize].free.iter().map(|id| &self.blocks[id]);
+        let blocks = self.pools[PoolId { kind, stream: 0 }]
+            .free
+            .iter()
+            .map(|id| &self.blocks[id]);
         let mut free: Vec<(u64, u64)> = blocks.map(|block| (block.address, block.size)).collect();
         free.sort_unstable();
         free.into_iter().map(|(_, size)| size).collect()
     }
 
-    /// Adds free segments of these sizes to a pool, of which nothing is reserved; new segments come after them.
+    /// Adds free segments of these sizes to a pool of the first stream, of which nothing is reserved; new segments come after them.
     pub(super) fn add_free(&mut self, sizes: &[u64], kind: PoolKind) -> Option<()> {
-        let tie_break = self.settings.tie_break;
+        let (tie_break, pool) = (self.settings.tie_break, PoolId { kind, stream: 0 });
         let mut add = |size: u64| {
-            let block = Block::segment(self.take_addresses(size, 1)?, size, kind);
+            let block = Block::segment(self.take_addresses(size, 1)?, size, pool);
             let id = self.blocks.add(block);
-            self.pools[kind as usize].insert(id, &mut self.blocks[id]);
+            self.pools[pool].insert(id, &mut self.blocks[id]);
             Some(())
         };
         match tie_break {
@@ -141,22 +159,22 @@ impl CachingAllocator {
 
     /// A free block of at least `size` bytes, taken out of its pool.
     fn find(&mut self, size: u64) -> Option<BlockId> {
-        let kind = PoolKind::of(size);
+        let of = self.pool_of(size);
         let collects = self.collects();
-        let pool = &mut self.pools[kind as usize];
+        let pool = &mut self.pools[of];
         pool.searches += u64::from(collects);
         if let Some(id) = pool.take_best_fit(size, &self.blocks, &self.settings) {
             return Some(id);
         }
         self.collect_garbage();
-        let mut id = self.reserve(size, kind);
-        if id.is_none() && self.release_oversize(size, kind) {
-            id = self.reserve(size, kind);
+        let mut id = self.reserve(size, of);
+        if id.is_none() && self.release_oversize(size, of) {
+            id = self.reserve(size, of);
         }
         if id.is_none() {
             self.empty_cache();
             self.stats.retries += 1;
-            id = self.reserve(size, kind);
+            id = self.reserve(size, of);
         }
         id
     }
@@ -168,7 +186,7 @@ impl CachingAllocator {
         let is_rest_kept = self.keeps_rest(pool, size, whole - size);
         if is_rest_kept {
             let rest = self.blocks.split(id, size);
-            self.pools[pool as usize].insert(rest, &mut self.blocks[rest]);
+            self.pools[pool].insert(rest, &mut self.blocks[rest]);
         }
         let block = &mut self.blocks[id];
         block.state = State::InUse;
@@ -185,7 +203,7 @@ impl CachingAllocator {
             (true, false) => (-1, -(size as i64)),
         };
         self.stats.change_blocks(
-            pool,
+            pool.kind,
             BlockChange {
                 allocations: 1,
                 allocated: size as i64,
@@ -200,8 +218,8 @@ impl CachingAllocator {
     }
 
     /// True if `left` bytes behind a block of `size` bytes stay free.
-    fn keeps_rest(&self, pool: PoolKind, size: u64, left: u64) -> bool {
-        match pool {
+    fn keeps_rest(&self, pool: PoolId, size: u64, left: u64) -> bool {
+        match pool.kind {
             PoolKind::Large if !self.settings.expandable_segments => left > LARGEST_SMALL && !self.is_oversize(size),
             _ => left >= SMALLEST_BLOCK,
         }
@@ -216,8 +234,8 @@ impl CachingAllocator {
             return None;
         }
         let size = block_size(bytes, &settings.roundup_power2_divisions);
-        let pool = PoolKind::of(size);
-        let (id, _) = self.pools[pool as usize].free.first_at_least(size)?;
+        let pool = self.pool_of(size);
+        let (id, _) = self.pools[pool].free.first_at_least(size)?;
         let block = &self.blocks[id];
         let (whole, was_split) = (block.size, block.is_split());
         let is_rest_kept = self.keeps_rest(pool, size, whole - size);
@@ -225,7 +243,7 @@ impl CachingAllocator {
         if !self.counts_blocks {
             return Some(taken);
         }
-        self.stats.change(pool, |stats| {
+        self.stats.change(pool.kind, |stats| {
             stats.allocations.reach(1);
             stats.allocated.reach(taken);
             stats.requested.reach(bytes);
@@ -251,7 +269,7 @@ impl CachingAllocator {
         let merged = self.merge_with_neighbours(id);
         let block = &mut self.blocks[id];
         let (whole, is_split) = (block.size, block.is_split());
-        self.pools[pool as usize].insert(id, block);
+        self.pools[pool].insert(id, block);
         if !self.counts_blocks {
             return;
         }
@@ -261,7 +279,7 @@ impl CachingAllocator {
             (false, false) => (-merged, -((whole - size) as i64)),
         };
         self.stats.change_blocks(
-            pool,
+            pool.kind,
             BlockChange {
                 allocations: -1,
                 allocated: -(size as i64),
@@ -282,7 +300,7 @@ impl CachingAllocator {
         let mut merged = 0;
         for other in [block.previous, block.next].into_iter().flatten() {
             if self.blocks[other].state == state {
-                self.pools[pool as usize].remove(other, &self.blocks[other]);
+                self.pools[pool].remove(other, &self.blocks[other]);
                 self.blocks.merge(id, other);
                 merged += 1;
             }

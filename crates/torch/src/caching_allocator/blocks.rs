@@ -2,7 +2,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use super::pool_kind::PoolKind;
+use super::pool_kind::PoolId;
 
 /// A block, by its place in [`Blocks`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,7 +21,7 @@ pub(super) struct Block {
     pub previous: Option<BlockId>,
     /// The piece behind it.
     pub next: Option<BlockId>,
-    pub pool: PoolKind,
+    pub pool: PoolId,
     pub state: State,
     /// True if its segment grows.
     pub expandable: bool,
@@ -37,7 +37,7 @@ pub(super) enum State {
 
 impl Block {
     /// All of a segment, free.
-    pub(super) fn segment(address: u64, size: u64, pool: PoolKind) -> Self {
+    pub(super) fn segment(address: u64, size: u64, pool: PoolId) -> Self {
         Self {
             address,
             size,

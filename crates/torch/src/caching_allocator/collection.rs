@@ -22,11 +22,11 @@ impl CachingAllocator {
             return;
         }
         let target = reserved - allowed;
-        let searches = self.pools[PoolKind::Large as usize].searches;
-        let age = |id: BlockId| searches - self.blocks[id].free_since;
-        let mut whole: Vec<(BlockId, u64)> = self.pools[PoolKind::Large as usize]
-            .free
-            .iter()
+        let age = |id: BlockId| self.pools[self.blocks[id].pool].searches - self.blocks[id].free_since;
+        let mut whole: Vec<(BlockId, u64)> = self
+            .pools
+            .of_kind(PoolKind::Large)
+            .flat_map(|pool| pool.free.iter())
             .filter(|&id| !self.blocks[id].is_split() && !self.blocks[id].expandable)
             .map(|id| (id, age(id)))
             .collect();

@@ -2,13 +2,13 @@
 
 use super::CachingAllocator;
 use super::blocks::{Block, BlockId, State};
-use super::pool_kind::PoolKind;
+use super::pool_kind::{PoolId, PoolKind};
 use super::rounding::SMALL_SEGMENT;
 
 impl CachingAllocator {
     /// Memory comes in pages of this size.
-    fn page(&self, pool: PoolKind) -> u64 {
-        match pool {
+    fn page(&self, pool: PoolId) -> u64 {
+        match pool.kind {
             PoolKind::Small => SMALL_SEGMENT,
             PoolKind::Large => self.settings.large_segment_size,
         }
@@ -16,7 +16,7 @@ impl CachingAllocator {
 
     /// A free block of at least `size` bytes, in no pool: where the addresses suffice first, memory is put behind what
     /// is free there. Where the device has too little, what it gave stays in the pool.
-    pub(super) fn expand(&mut self, size: u64, pool: PoolKind) -> Option<BlockId> {
+    pub(super) fn expand(&mut self, size: u64, pool: PoolId) -> Option<BlockId> {
         let mut id = self.expandable(size, pool)?;
         if self.blocks[id].state == State::Unmapped {
             self.map(id, size.min(self.blocks[id].size))?;
@@ -27,15 +27,15 @@ impl CachingAllocator {
             self.map(next, missing.min(self.blocks[next].size))?;
             id = next;
         }
-        self.pools[pool as usize].remove(id, &self.blocks[id]);
+        self.pools[pool].remove(id, &self.blocks[id]);
         Some(id)
     }
 
     /// The first block from which on `size` bytes of addresses are free, with memory or without; of a new segment where
     /// there is none.
-    fn expandable(&mut self, size: u64, pool: PoolKind) -> Option<BlockId> {
+    fn expandable(&mut self, size: u64, pool: PoolId) -> Option<BlockId> {
         let is_free = |id: &BlockId| self.blocks[*id].state != State::InUse;
-        let found = self.pools[pool as usize].unmapped().find_map(|unmapped| {
+        let found = self.pools[pool].unmapped().find_map(|unmapped| {
             let first = self.blocks[unmapped].previous.filter(is_free).unwrap_or(unmapped);
             let row = std::iter::successors(Some(first), |&id| self.blocks[id].next.filter(is_free));
             let mut free = 0;
@@ -53,7 +53,7 @@ impl CachingAllocator {
     }
 
     /// A new segment, without memory.
-    fn new_expandable(&mut self, size: u64, pool: PoolKind) -> Option<BlockId> {
+    fn new_expandable(&mut self, size: u64, pool: PoolId) -> Option<BlockId> {
         let total = self.device.total;
         let whole = total + total / 8;
         let reserve = self
@@ -72,7 +72,7 @@ impl CachingAllocator {
             ..Block::segment(self.take_addresses(length, page)?, length, pool)
         };
         let id = self.blocks.add(segment);
-        self.pools[pool as usize].insert(id, &mut self.blocks[id]);
+        self.pools[pool].insert(id, &mut self.blocks[id]);
         Some(id)
     }
 
@@ -84,15 +84,15 @@ impl CachingAllocator {
         if !self.device.has(mapped, self.stats.all.reserved.current) {
             return None;
         }
-        self.pools[pool as usize].remove(id, &self.blocks[id]);
+        self.pools[pool].remove(id, &self.blocks[id]);
         if mapped < self.blocks[id].size {
             let rest = self.blocks.split(id, mapped);
-            self.pools[pool as usize].insert(rest, &mut self.blocks[rest]);
+            self.pools[pool].insert(rest, &mut self.blocks[rest]);
         }
         self.blocks[id].state = State::Free;
         self.merge_with_neighbours(id);
-        self.pools[pool as usize].insert(id, &mut self.blocks[id]);
-        self.stats.change(pool, |stats| stats.reserved.add(mapped));
+        self.pools[pool].insert(id, &mut self.blocks[id]);
+        self.stats.change(pool.kind, |stats| stats.reserved.add(mapped));
         self.device_calls += 1;
         Some(())
     }
@@ -107,24 +107,25 @@ impl CachingAllocator {
         if first >= last {
             return;
         }
-        self.pools[pool as usize].remove(id, block);
+        self.pools[pool].remove(id, block);
         let mut unmapped = id;
         if self.blocks[id].address < first {
             unmapped = self.blocks.split(id, first - self.blocks[id].address);
-            self.pools[pool as usize].insert(id, &mut self.blocks[id]);
+            self.pools[pool].insert(id, &mut self.blocks[id]);
         }
         if last - first < self.blocks[unmapped].size {
             let behind = self.blocks.split(unmapped, last - first);
-            self.pools[pool as usize].insert(behind, &mut self.blocks[behind]);
+            self.pools[pool].insert(behind, &mut self.blocks[behind]);
         }
         self.blocks[unmapped].state = State::Unmapped;
         self.merge_with_neighbours(unmapped);
         if self.blocks[unmapped].is_split() {
-            self.pools[pool as usize].insert(unmapped, &mut self.blocks[unmapped]);
+            self.pools[pool].insert(unmapped, &mut self.blocks[unmapped]);
         } else {
             self.blocks.remove(unmapped);
         }
-        self.stats.change(pool, |stats| stats.reserved.subtract(last - first));
+        self.stats
+            .change(pool.kind, |stats| stats.reserved.subtract(last - first));
         self.device_calls += 1;
     }
 }

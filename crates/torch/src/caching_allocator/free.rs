@@ -178,8 +178,13 @@ impl FreeBlocks {
 #[cfg(test)]
 mod tests {
     use super::super::blocks::{Block, Blocks};
-    use super::super::pool_kind::PoolKind;
+    use super::super::pool_kind::{PoolId, PoolKind};
     use super::*;
+
+    const LARGE: PoolId = PoolId {
+        kind: PoolKind::Large,
+        stream: 0,
+    };
 
     #[test]
     fn classes_grow_with_the_size() {
@@ -193,7 +198,7 @@ mod tests {
     fn blocks_are_in_order() {
         let (mut free, mut blocks) = (FreeBlocks::default(), Blocks::default());
         for (units, address) in [(3, 5), (3, 2), (40, 1), (41, 0), (1 << 40, 7), (1, 9)] {
-            let id = blocks.add(Block::segment(address, units * 512, PoolKind::Large));
+            let id = blocks.add(Block::segment(address, units * 512, LARGE));
             free.insert(units * 512, address, id);
         }
         let addresses = |ids: &mut dyn Iterator<Item = BlockId>| ids.map(|id| blocks[id].address).collect::<Vec<_>>();
@@ -222,7 +227,7 @@ mod tests {
         let (mut free, mut blocks) = (FreeBlocks::default(), Blocks::default());
         let order: Vec<u64> = (0..20).map(|at| at * 7 % 20).collect();
         for &address in &order {
-            let id = blocks.add(Block::segment(address, 80 * 512, PoolKind::Large));
+            let id = blocks.add(Block::segment(address, 80 * 512, LARGE));
             free.insert(80 * 512, address, id);
         }
         let mut left: Vec<u64> = (0..20).collect();

@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use trace::Phase;
 use trace::{Event, Occurrence, Section, Trace};
 
+use super::other_streams::OtherStreams;
 use super::pool_kind::PoolKind;
 use super::rounding::block_size;
 use super::{Allocation, CachingAllocator, DeviceMemory, Settings};
@@ -55,16 +56,25 @@ fn ends_load(event: &Event) -> bool {
 fn play<'e>(allocator: &mut CachingAllocator, events: impl Iterator<Item = &'e Event>, blocks: usize) -> Option<()> {
     let mut allocations: Vec<Option<Allocation>> = Vec::new();
     allocations.resize_with(blocks, || None);
+    let mut other_streams = OtherStreams::default();
     for event in events {
         match *event {
             Event::Alloc { block, bytes, category } if category.is_tensor() => {
                 allocations[block.index()] = Some(allocator.malloc(bytes).ok()?);
             }
             Event::Free { block } => {
-                if let Some(allocation) = allocations[block.index()].take() {
-                    allocator.free(allocation);
+                let Some(allocation) = allocations[block.index()].take() else {
+                    continue;
+                };
+                match other_streams.has(block) {
+                    true => other_streams.keep(block, allocation),
+                    false => allocator.free(allocation),
                 }
             }
+            Event::RecordStream { block } => other_streams.record(block),
+            Event::Await { block } => other_streams.done_up_to(block).for_each(|freed| allocator.free(freed)),
+            Event::Synchronize => other_streams.done().for_each(|freed| allocator.free(freed)),
+            Event::Stream(stream) => allocator.use_stream(stream),
             Event::EmptyCache => allocator.empty_cache(),
             _ => {}
         }
@@ -138,12 +148,11 @@ impl Calls {
     }
 }
 
-/// The calls of training for each pool; `None` if the cache is returned on the way.
+/// The calls of training for each pool; `None` if the cache is returned on the way, or streams have pools of their own.
 fn calls_of_pools(trace: &Trace, settings: &Settings) -> Option<[Calls; 2]> {
     let mut pools = [Calls::default(), Calls::default()];
     let mut places: Vec<Option<(PoolKind, u32)>> = vec![None; trace.blocks()];
-    // Blocks that other streams use, and the places of those that are freed.
-    let (mut recorded, mut awaited) = (Vec::new(), Vec::new());
+    let mut other_streams = OtherStreams::default();
     let mut is_load = true;
     let mut last_repeat: Option<usize> = None;
     for (number, Section { passes, occurrence }) in trace.sections().enumerate() {
@@ -174,19 +183,18 @@ fn calls_of_pools(trace: &Trace, settings: &Settings) -> Option<[Calls; 2]> {
                     let Some((pool, place)) = places[block.index()].take() else {
                         continue;
                     };
-                    match recorded.contains(&block) {
-                        true => awaited.push((pool, place)),
+                    match other_streams.has(block) {
+                        true => other_streams.keep(block, (pool, place)),
                         false => pools[pool as usize].free(place),
                     }
                 }
-                Event::RecordStream { block } => recorded.push(block),
+                Event::RecordStream { block } => other_streams.record(block),
                 Event::Synchronize => {
-                    recorded.clear();
-                    for (pool, place) in awaited.drain(..) {
+                    for (pool, place) in other_streams.done() {
                         pools[pool as usize].free(place);
                     }
                 }
-                Event::EmptyCache => return None,
+                Event::EmptyCache | Event::Stream(_) | Event::Await { .. } => return None,
                 _ => {}
             }
         }

@@ -1,10 +1,53 @@
 //! The free blocks of a pool, and which of them is taken.
 
 use std::collections::BTreeSet;
+use std::ops::{Index, IndexMut};
 
 use super::blocks::{Block, BlockId, Blocks, State};
 use super::free::FreeBlocks;
+use super::pool_kind::{PoolId, PoolKind};
 use super::settings::Settings;
+
+/// The pools of each stream that has been used: the small one, then the large one.
+#[derive(Debug, Clone)]
+pub(super) struct Pools(Vec<[Pool; 2]>);
+
+impl Default for Pools {
+    fn default() -> Self {
+        Self(vec![Default::default()])
+    }
+}
+
+impl Pools {
+    /// Makes the pools of a stream, if there are none.
+    pub(super) fn open(&mut self, stream: u8) {
+        let streams = self.0.len().max(usize::from(stream) + 1);
+        self.0.resize_with(streams, Default::default);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Pool> {
+        self.0.iter().flatten()
+    }
+
+    /// The pools of a kind, stream by stream.
+    pub(super) fn of_kind(&self, kind: PoolKind) -> impl Iterator<Item = &Pool> {
+        self.0.iter().map(move |pools| &pools[kind as usize])
+    }
+}
+
+impl Index<PoolId> for Pools {
+    type Output = Pool;
+
+    fn index(&self, id: PoolId) -> &Pool {
+        &self.0[usize::from(id.stream)][id.kind as usize]
+    }
+}
+
+impl IndexMut<PoolId> for Pools {
+    fn index_mut(&mut self, id: PoolId) -> &mut Pool {
+        &mut self.0[usize::from(id.stream)][id.kind as usize]
+    }
+}
 
 /// A pool: its free blocks, and its addresses without memory.
 #[derive(Debug, Clone, Default)]
@@ -87,8 +130,13 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pool_kind::PoolKind;
+    use super::super::pool_kind::{PoolId, PoolKind};
     use super::*;
+
+    const LARGE: PoolId = PoolId {
+        kind: PoolKind::Large,
+        stream: 0,
+    };
 
     const MIB: u64 = 1 << 20;
 
@@ -96,7 +144,7 @@ mod tests {
     fn pool(sizes: &[u64]) -> (Pool, Blocks) {
         let (mut pool, mut blocks) = (Pool::default(), Blocks::default());
         for (&size, address) in sizes.iter().zip((0..).step_by(1 << 40)) {
-            let id = blocks.add(Block::segment(address, size * MIB, PoolKind::Large));
+            let id = blocks.add(Block::segment(address, size * MIB, LARGE));
             pool.insert(id, &mut blocks[id]);
         }
         (pool, blocks)

@@ -1,4 +1,4 @@
-//! The two pools.
+//! The pools: two of each stream.
 
 use super::rounding::LARGEST_SMALL;
 
@@ -9,6 +9,14 @@ pub(super) enum PoolKind {
     Small,
     /// Larger blocks.
     Large,
+}
+
+/// A pool: blocks of one kind and one stream, which no other may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PoolId {
+    pub kind: PoolKind,
+    /// The stream, of which the first is that of computation.
+    pub stream: u8,
 }
 
 impl PoolKind {

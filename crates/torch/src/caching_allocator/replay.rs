@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use trace::{Block, ByCategory, ByPhase, Module, Phase};
+use trace::{ByCategory, ByPhase, Module, Phase};
 use trace::{Event, LiveTensors, Mean, Occurrence, Trace};
 
+use super::other_streams::OtherStreams;
 use super::{Allocation, CachingAllocator, DeviceMemory, OutOfMemory, Settings, Stats};
 
 /// Memory held of the device over a trace.
@@ -116,9 +117,8 @@ struct Replay {
     allocator: CachingAllocator,
     /// The blocks in use.
     blocks: Vec<Option<Allocation>>,
-    /// Blocks that other streams use, and those of them that are freed: they are no longer allocated, and still reserved.
-    recorded: Vec<Block>,
-    awaited: Vec<Allocation>,
+    /// Blocks that other streams use: freed, they are no longer allocated, and still reserved.
+    other_streams: OtherStreams<Allocation>,
     awaited_bytes: u64,
     live: LiveTensors,
     reserved: Reserved,
@@ -143,8 +143,7 @@ impl Replay {
         Self {
             allocator: CachingAllocator::new(settings, device),
             blocks: std::iter::repeat_with(|| None).take(blocks).collect(),
-            recorded: Vec::new(),
-            awaited: Vec::new(),
+            other_streams: OtherStreams::default(),
             awaited_bytes: 0,
             live: LiveTensors::new(blocks),
             moment: reserved.peak.moment,
@@ -211,19 +210,27 @@ impl Replay {
                 let Some(allocation) = self.blocks[block.index()].take() else {
                     return true;
                 };
-                if self.recorded.contains(&block) {
+                if self.other_streams.has(block) {
                     self.awaited_bytes += allocator.bytes_of(&allocation);
-                    self.awaited.push(allocation);
+                    self.other_streams.keep(block, allocation);
                 } else {
                     allocator.free(allocation);
                 }
             }
-            Event::RecordStream { block } => self.recorded.push(block),
-            Event::Synchronize => {
-                self.recorded.clear();
-                self.awaited_bytes = 0;
-                self.awaited.drain(..).for_each(|allocation| allocator.free(allocation));
+            Event::RecordStream { block } => self.other_streams.record(block),
+            Event::Await { block } => {
+                for allocation in self.other_streams.done_up_to(block) {
+                    self.awaited_bytes -= allocator.bytes_of(&allocation);
+                    allocator.free(allocation);
+                }
             }
+            Event::Synchronize => {
+                self.awaited_bytes = 0;
+                self.other_streams
+                    .done()
+                    .for_each(|allocation| allocator.free(allocation));
+            }
+            Event::Stream(stream) => allocator.use_stream(stream),
             Event::Phase(next) => {
                 if self.phase == Phase::Load {
                     allocator.reset_peaks();

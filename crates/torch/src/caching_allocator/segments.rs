@@ -2,14 +2,14 @@
 
 use super::CachingAllocator;
 use super::blocks::{Block, BlockId};
-use super::pool_kind::PoolKind;
+use super::pool_kind::{PoolId, PoolKind};
 use super::rounding::segment_size_of;
 use super::settings::TieBreak;
 
 impl CachingAllocator {
     /// Memory of the device for a block of `size` bytes: a new segment, or a growing one grown. The block is free and
     /// in no pool; it may be larger than `size`.
-    pub(super) fn reserve(&mut self, size: u64, pool: PoolKind) -> Option<BlockId> {
+    pub(super) fn reserve(&mut self, size: u64, pool: PoolId) -> Option<BlockId> {
         let segment = segment_size_of(size, self.settings.large_segment_size);
         let reserved = self.stats.all.reserved.current;
         if self.limit.is_some_and(|limit| reserved.saturating_add(segment) > limit) {
@@ -23,7 +23,7 @@ impl CachingAllocator {
         }
         let address = self.take_addresses(segment, 1)?;
         let oversize = self.is_oversize(segment);
-        self.stats.change(pool, |stats| {
+        self.stats.change(pool.kind, |stats| {
             stats.segments.add(1);
             stats.reserved.add(segment);
         });
@@ -56,9 +56,9 @@ impl CachingAllocator {
     pub(super) fn release(&mut self, id: BlockId) {
         let block = &self.blocks[id];
         let (size, pool) = (block.size, block.pool);
-        self.pools[pool as usize].remove(id, block);
+        self.pools[pool].remove(id, block);
         self.blocks.remove(id);
-        self.stats.change(pool, |stats| {
+        self.stats.change(pool.kind, |stats| {
             stats.segments.subtract(1);
             stats.reserved.subtract(size);
         });
@@ -70,17 +70,17 @@ impl CachingAllocator {
 
     /// Releases as many oversize segments as a block of `size` bytes needs: one that is large enough, or the largest
     /// ones. Returns true if that was enough.
-    pub(super) fn release_oversize(&mut self, size: u64, pool: PoolKind) -> bool {
+    pub(super) fn release_oversize(&mut self, size: u64, pool: PoolId) -> bool {
         let Some(oversize) = self.settings.max_split_size else {
             return false;
         };
         let enough = size.max(oversize);
-        let fitting = self.pools[pool as usize].free.at_least(enough).next();
+        let fitting = self.pools[pool].free.at_least(enough).next();
         if let Some(id) = fitting.filter(|&id| !self.blocks[id].expandable) {
             self.release(id);
             return true;
         }
-        let pool = &self.pools[pool as usize];
+        let pool = &self.pools[pool];
         let mut released = 0;
         let mut to_release = Vec::new();
         for id in pool.free.below(enough) {
@@ -99,8 +99,8 @@ impl CachingAllocator {
 
     /// Releases everything that is free and not needed for what is in use (`torch.cuda.empty_cache`).
     pub fn empty_cache(&mut self) {
-        for pool in [PoolKind::Large, PoolKind::Small] {
-            let free: Vec<BlockId> = self.pools[pool as usize].free.iter().collect();
+        for kind in [PoolKind::Large, PoolKind::Small] {
+            let free: Vec<BlockId> = self.pools.of_kind(kind).flat_map(|pool| pool.free.iter()).collect();
             for id in free {
                 let block = &self.blocks[id];
                 if block.expandable {

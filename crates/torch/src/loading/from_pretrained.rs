@@ -60,6 +60,7 @@ impl<'t> Loaded<'t> {
             sizes.map(size).sum()
         };
         let warm_up = match configuration.transformers.warm_up {
+            _ if tape.is_sharded => 0,
             WarmUp::None => 0,
             WarmUp::Unquantised => unquantised,
             WarmUp::Half if configuration.dtype.is_quantised() => unquantised / 2,
@@ -79,6 +80,8 @@ impl<'t> Loaded<'t> {
         arrived.resize_with(entries.len(), || None);
         for arrival in configuration.transformers.load_order.arrivals(&bytes) {
             match arrival {
+                // What is not quantised stays on the CPU until it is sharded.
+                Arrival::Arrives(at) if tape.is_sharded && !is_quantised(&entries[at]) => {}
                 Arrival::Arrives(at) => {
                     let (category, dtype) = match is_quantised(&entries[at]) {
                         true => (Category::Temporary, source),

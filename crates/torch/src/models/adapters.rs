@@ -175,7 +175,12 @@ struct OfLayer<'l, 't, 'c> {
 
 impl<'t> Register<'t> for OfLayer<'_, 't, '_> {
     fn train(&mut self, part: &'static str, tensor: Tensor<'t>) -> Tensor<'t> {
-        self.loader.leaf(tensor, self.module, part)
+        let mut leaf = self.loader.leaf(tensor, self.module, part);
+        self.loader.add_member(&leaf, self.block, true);
+        if let Some(dtype) = self.loader.configuration.fsdp().and_then(|fsdp| fsdp.param_dtype) {
+            leaf.view.dtype = dtype;
+        }
+        leaf
     }
 
     fn leave_unstepped(&mut self, tensor: Tensor<'t>) -> Tensor<'t> {

@@ -210,6 +210,19 @@ impl<'t> Decoder<'t> {
         angles: Option<[&Tensor<'t>; 2]>,
         cached: Option<&mut Cached<'t>>,
     ) -> Tensor<'t> {
+        hidden.tape.in_checkpoint(index, hidden, || {
+            self.block_in_checkpoint(index, hidden, mask, angles, cached)
+        })
+    }
+
+    fn block_in_checkpoint(
+        &self,
+        index: usize,
+        hidden: &Tensor<'t>,
+        mask: Option<&Tensor<'t>>,
+        angles: Option<[&Tensor<'t>; 2]>,
+        cached: Option<&mut Cached<'t>>,
+    ) -> Tensor<'t> {
         let block = &self.blocks[index];
         let tape = hidden.tape;
         let enter = |name| {
@@ -437,15 +450,18 @@ impl<'t> Decoder<'t> {
             let of_block = local.as_ref().filter(|_| has_window).or(angles.as_ref());
             let shared = of_block.map(|[cos, sin]| [cos, sin]);
             let run = |cached: Option<&mut Cached<'t>>| self.block(index, &hidden, mask, shared, cached);
-            hidden = if configuration.gradient_checkpointing.recomputes(index) && !tape.is_evaluating() {
+            let checkpoints = configuration.gradient_checkpointing.recomputes(index) && !tape.is_evaluating();
+            let output = tape.in_block(index, &hidden, || {
+                if !checkpoints {
+                    return run(cache.as_deref_mut().map(|cache| &mut cache[index]));
+                }
                 let [cos, sin] = [0, 1].map(|which| shared.map(|angles| angles[which]));
                 // Releases that make the mask have no shared angles, so it takes the place of one.
                 let cos = cos.or(unused.as_ref());
                 let inputs = [Some(&hidden), mask, cos, sin, Some(&positions)];
                 tape.checkpoint(transformers.use_reentrant, index, inputs, || run(None))
-            } else {
-                run(cache.as_deref_mut().map(|cache| &mut cache[index]))
-            };
+            });
+            hidden = output;
         }
         part("norm");
         let normed = self.norm.forward(&hidden);

@@ -225,6 +225,12 @@ impl<'t> Encoder<'t> {
     }
 
     fn block(&self, index: usize, hidden: &Tensor<'t>, mask: Option<&Tensor<'t>>) -> Tensor<'t> {
+        hidden
+            .tape
+            .in_checkpoint(index, hidden, || self.block_in_checkpoint(index, hidden, mask))
+    }
+
+    fn block_in_checkpoint(&self, index: usize, hidden: &Tensor<'t>, mask: Option<&Tensor<'t>>) -> Tensor<'t> {
         let block = &self.blocks[index];
         let enter = |name| {
             let layer = Some(index as u16);
@@ -323,15 +329,17 @@ impl<'t> Encoder<'t> {
             tape.padding_mask(micro.batch, micro.len, is_eager.then(|| hidden.dtype()))
         });
         for index in 0..self.blocks.len() {
-            hidden = if configuration.gradient_checkpointing.recomputes(index) {
+            let output = tape.in_block(index, &hidden, || {
+                if !configuration.gradient_checkpointing.recomputes(index) {
+                    return self.block(index, &hidden, mask.as_ref());
+                }
                 let inputs = [Some(&hidden), mask.as_ref(), None, None, None];
                 let use_reentrant = configuration.transformers.use_reentrant;
                 tape.checkpoint(use_reentrant, index, inputs, || {
                     self.block(index, &hidden, mask.as_ref())
                 })
-            } else {
-                self.block(index, &hidden, mask.as_ref())
-            };
+            });
+            hidden = output;
         }
         part("classifier");
         let first = hidden.first_position();

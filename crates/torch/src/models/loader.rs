@@ -9,6 +9,7 @@ use trace::Category;
 
 use crate::configuration::Configuration;
 use crate::dtype::Dtype;
+use crate::fsdp::init::Member;
 use crate::groups::Groups;
 use crate::layout::{Dims, Layout};
 use crate::loading::{Loaded, Part, Weight};
@@ -17,6 +18,7 @@ use crate::peft::{Base, BaseLayer, Linear};
 use crate::tape::Tape;
 use crate::tape::Tensor;
 use crate::versions::RotaryTables;
+use crate::view::Target;
 
 /// Modules that TRL casts to bfloat16 after k-bit preparation: `peft_module_casting_to_bf16` in `trl/trainer/utils.py`.
 const TRL_CASTS: [&str; 4] = ["lm_head", "embed_tokens", "wte", "wpe"];
@@ -39,6 +41,8 @@ pub(crate) struct Loader<'t, 'c> {
     pub originals: Vec<Tensor<'t>>,
     /// True if a layer has an adapter.
     pub is_adapted: bool,
+    /// All parameters, if they are to be sharded.
+    pub members: Vec<Member>,
     /// The weights that were loaded before their modules ask.
     loaded: Loaded<'t>,
     /// The block whose modules ask, if any.
@@ -67,6 +71,7 @@ impl<'t, 'c> Loader<'t, 'c> {
             shared: None,
             originals: Vec::new(),
             is_adapted: false,
+            members: Vec::new(),
             loaded: Loaded::load(tape, configuration),
             block: None,
         }
@@ -122,7 +127,7 @@ impl<'t, 'c> Loader<'t, 'c> {
             Part::Bias => Layout::contiguous(&dims[..1]),
         };
         self.parameters += layout.numel();
-        let make = |dtype| self.tape.empty_as(layout, dtype, Category::Parameter);
+        let make = |dtype| self.tape.weight(layout, dtype, Category::Parameter);
         let mut weight = match self.loaded.take(configuration, path, self.block, part) {
             Some(Weight::Plain(weight)) => weight,
             _ => make(dtype),
@@ -143,7 +148,27 @@ impl<'t, 'c> Loader<'t, 'c> {
         if configuration.adapter.is_none() && is_trained() {
             weight = self.leaf(weight, path, name);
         }
+        self.add_member(&weight, self.block, false);
+        match configuration.fsdp().and_then(|fsdp| fsdp.param_dtype) {
+            Some(dtype) => weight.view.dtype = dtype,
+            None => {}
+        }
         weight
+    }
+
+    /// Has the parameter sharded.
+    pub(super) fn add_member(&mut self, parameter: &Tensor<'t>, block: Option<usize>, is_own_unit: bool) {
+        let leaf = match parameter.view.edge.target() {
+            Target::Leaf(leaf) => Some(leaf),
+            _ => None,
+        };
+        self.members.push(Member {
+            block,
+            is_own_unit,
+            leaf,
+            elements: parameter.numel(),
+            dtype: parameter.dtype(),
+        });
     }
 
     /// Has the optimizer update the tensor, which is `part` of the module.
@@ -184,7 +209,18 @@ impl<'t, 'c> Loader<'t, 'c> {
         }
         let base = match self.loaded.take(self.configuration, path, self.block, Part::Weight) {
             Some(Weight::Quantised(base)) => {
-                self.parameters += self.matrix(path).iter().map(|&dim| u64::from(dim)).product::<u64>();
+                let elements = self.matrix(path).iter().map(|&dim| u64::from(dim)).product::<u64>();
+                self.parameters += elements;
+                // Two in a byte, and several bytes in a number of `bnb_4bit_quant_storage`: that of all others, which a
+                // unit asks for.
+                let dtype = self.configuration.unquantised();
+                self.members.push(Member {
+                    block: self.block,
+                    is_own_unit: false,
+                    leaf: None,
+                    elements: elements.div_ceil(2 * dtype.size()),
+                    dtype,
+                });
                 base
             }
             _ => Base::Dense(self.weight(path)),

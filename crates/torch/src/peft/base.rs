@@ -92,6 +92,9 @@ impl Tape {
 
     /// A tensor of an adapter, which has the format `start` until [`Tape::cast_adapters`].
     pub(crate) fn factor(&self, dims: &[u32], dtype: Dtype, start: Dtype) -> Tensor<'_> {
+        if self.is_sharded {
+            return self.weight(Layout::contiguous(dims), dtype, Category::Adapter);
+        }
         let mut factor = self.empty_as(Layout::contiguous(dims), start, Category::Adapter);
         factor.view.dtype = dtype;
         if start != dtype {

@@ -5,6 +5,7 @@ use options::LoraATraining;
 use super::base::{Base, BaseLayer};
 use super::interface::Adapter;
 use super::place::Place;
+use crate::dtype::Dtype;
 use crate::tape::Tensor;
 
 /// LoRA's two factors.
@@ -14,6 +15,8 @@ pub(super) struct Lora<'t> {
     /// DoRA's.
     pub(super) magnitude: Option<Tensor<'t>>,
     pub(super) dropout: bool,
+    /// Their format, in which they may not be gathered.
+    pub(super) dtype: Dtype,
     /// A dense layer's output has the input's format.
     pub(super) returns_input_format: bool,
 }
@@ -28,6 +31,7 @@ impl<'t> Lora<'t> {
             b,
             magnitude: None,
             dropout: place.options.lora_dropout > 0.0,
+            dtype: place.dtype,
             returns_input_format: place.release.returns_input_format,
         };
         own.take_out(place.layer, lora.init_lora_weights, place.tape);
@@ -56,11 +60,19 @@ impl<'t> Lora<'t> {
     /// `lora_B(lora_A(dropout(input))) * scaling`.
     fn delta(&self, input: &Tensor<'t>) -> Tensor<'t> {
         let dropped = if self.dropout { input.dropout() } else { input.clone() };
-        let inner = dropped.linear(&self.a, None);
+        let inner = dropped.linear_in_unit(&self.a);
         drop(dropped);
-        let outer = inner.linear(&self.b, None);
+        let outer = inner.linear_in_unit(&self.b);
         drop(inner);
         outer.scale()
+    }
+}
+
+impl<'t> Tensor<'t> {
+    /// A product with a factor, whose module is a unit of its own where the model is sharded.
+    fn linear_in_unit(&self, factor: &Self) -> Self {
+        let unit = self.tape.unit_of(factor);
+        self.tape.in_unit(unit, true, || self.linear(factor, None))
     }
 }
 
@@ -72,11 +84,7 @@ impl<'t> Adapter<'t> for Lora<'t> {
         // Beside a quantised weight, autocast does what is left out under it.
         let is_dense = matches!(layer.weight, Base::Dense(_));
         let converts = is_dense || tape.autocast_dtype().is_none();
-        let cast = if converts {
-            input.to(self.a.dtype())
-        } else {
-            input.clone()
-        };
+        let cast = if converts { input.to(self.dtype) } else { input.clone() };
         let sum = {
             let mut delta = match &self.magnitude {
                 None => self.delta(&cast),

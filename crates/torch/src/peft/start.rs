@@ -123,6 +123,7 @@ mod tests {
                 b: factor([rows, rank]),
                 magnitude: None,
                 dropout: false,
+                dtype: Dtype::Float32,
             };
             tape.cast_adapters();
             lora.take_out(&mut layer, init, &tape);

@@ -82,6 +82,9 @@ pub struct Transformers {
     pub has_sdpa: bool,
     /// It has `flash_attention_2`: the family's `flash_from`.
     pub has_flash: bool,
+    /// Checkpoints are within the blocks' modules, so that what wraps a module, as FSDP does, is not run again: the
+    /// family's `checkpoints_within_from`.
+    pub checkpoints_within: bool,
     /// Checkpointing that is not reentrant can be asked for (`gradient_checkpointing_kwargs`). From 4.35.0.
     pub chooses_reentrant: bool,
     /// `sdpa` with a mask is given queries, keys and values that are contiguous by heads. Until 4.48.0:
@@ -121,6 +124,7 @@ impl Transformers {
         checkpoints: true,
         has_sdpa: true,
         has_flash: true,
+        checkpoints_within: true,
         chooses_reentrant: true,
         copies_masked_heads: false,
         embedding_states_32bit: true,
@@ -212,6 +216,7 @@ impl Transformers {
             checkpoints: !before(releases.checkpointing_from),
             has_sdpa: !before(releases.sdpa_from),
             has_flash: !before(releases.flash_from),
+            checkpoints_within: !before(releases.checkpoints_within_from),
             chooses_reentrant: !before(35),
             copies_masked_heads: before(48),
             shifts_logits: before(49),

@@ -1,6 +1,7 @@
 mod naive;
 mod random;
 
+use super::pool_kind::{PoolId, PoolKind};
 use super::*;
 
 const MIB: u64 = 1 << 20;
@@ -337,10 +338,13 @@ fn a_small_reserve_makes_more_segments() {
         take(&mut allocator, 60 * MIB);
     }
     assert_eq!(held(&allocator), (180 * MIB, 180 * MIB));
-    let addresses: Vec<u64> = allocator.pools[1]
-        .unmapped()
-        .map(|id| allocator.blocks[id].address / MIB)
-        .collect();
+    let addresses: Vec<u64> = allocator.pools[PoolId {
+        kind: PoolKind::Large,
+        stream: 0,
+    }]
+    .unmapped()
+    .map(|id| allocator.blocks[id].address / MIB)
+    .collect();
     assert_eq!(addresses, [60, 160, 260]);
 }
 

@@ -1,0 +1,126 @@
+//! What FSDP can share, and what it is planned with.
+
+use options::invalid::{Invalid, at_least};
+use options::{AdapterMethod, AutoWrapPolicy, Bias, LoraATraining};
+
+use super::super::{Adapter, Cell, Distributed, Dtype, FsdpConfig, Optimizer, Task, Upcast};
+use super::found::Found;
+
+const OR_DDP: &str = "use `distributed: ddp`, or leave the key out";
+
+impl Cell {
+    /// True if FSDP shares the model among processes.
+    pub fn is_fsdp(&self) -> bool {
+        self.world_size > 1 && self.distributed == Distributed::Fsdp
+    }
+
+    pub(super) fn check_fsdp(&self, found: &mut Found) {
+        if !self.is_fsdp() {
+            return;
+        }
+        let fsdp = &self.fsdp_config;
+        found.check(at_least("fsdp_config.num_machines", fsdp.num_machines, 1));
+        self.check_machines(fsdp, found);
+        self.check_shared_weights(found);
+        self.check_shared_adapters(found);
+        if self.torch.generation.is_some() {
+            let invalid = Invalid::new(
+                "torch.generation",
+                "how a model generates under FSDP is not planned yet",
+            );
+            found.add(invalid.with("distributed").help(OR_DDP));
+        }
+        if self.optim == Optimizer::Rsvd {
+            let invalid = Invalid::new("optim", "FSDP's shards are flat, and rsvd projects matrices");
+            found.add(invalid.with("distributed").help("use `optim: adamw`"));
+        }
+    }
+
+    fn check_machines(&self, fsdp: &FsdpConfig, found: &mut Found) {
+        let (machines, key) = (fsdp.num_machines, "fsdp_config.num_machines");
+        if machines > 1 && !fsdp.sharding_strategy.is_hybrid() {
+            let message = "all GPUs share the model, whatever machine they are in";
+            let invalid = Invalid::idle(key, message).with("fsdp_config.sharding_strategy");
+            found.add(invalid.help("leave the key out, or use `sharding_strategy: hybrid_shard`"));
+        } else if machines > 1 && self.world_size % machines != 0 {
+            let message = format!(
+                "{} processes cannot be shared out among {machines} machines evenly",
+                self.world_size
+            );
+            found.add(
+                Invalid::new(key, message)
+                    .with("world_size")
+                    .help("use a divisor of `world_size`"),
+            );
+        }
+    }
+
+    /// The flat tensor of a unit has one format.
+    fn check_shared_weights(&self, found: &mut Found) {
+        match self.dtype {
+            Dtype::Int8 => {
+                let message = "FSDP cannot share int8 weights of bitsandbytes, whose scales lie beside them";
+                let invalid = Invalid::new("dtype", message).with("distributed");
+                found.add(invalid.help("use `dtype: int4` or `bfloat16`"));
+            }
+            Dtype::Int4 if self.upcast != Upcast::None => {
+                let message = "FSDP flattens weights of one format, and these leave float32 beside int4";
+                let invalid = Invalid::new("upcast", message).with("distributed").with("dtype");
+                found.add(invalid.help("leave the key out: TRL does not cast where FSDP shares int4"));
+            }
+            _ => {}
+        }
+        if self.trainable.is_some() && self.method().is_none() && !self.fsdp_config.use_orig_params {
+            let message = "FSDP flattens what is trained and what is not together only with `use_orig_params`";
+            let invalid = Invalid::new("fsdp_config.use_orig_params", message).with("trainable");
+            found.add(invalid.help("leave the key out"));
+        }
+    }
+
+    fn check_shared_adapters(&self, found: &mut Found) {
+        let Some(method) = self.method() else { return };
+        let not_yet = |key: &str, message: &str| Invalid::new(key, message).with("distributed").help(OR_DDP);
+        if method != Adapter::Lora {
+            let message = format!(
+                "FSDP is planned with LoRA and without adapters, and with {} not yet",
+                method.name()
+            );
+            found.add(not_yet("adapter", &message));
+        }
+        if self.fsdp_config.auto_wrap_policy == AutoWrapPolicy::NoWrap {
+            let message = "transformers' Trainer wraps a model with LoRA by PEFT's policy: blocks, and each factor";
+            let invalid = Invalid::idle("fsdp_config.auto_wrap_policy", message).with("adapter");
+            found.add(invalid.help("leave the key out"));
+        }
+        if self.task == Task::SequenceClassification {
+            found.add(not_yet("task", "FSDP is not planned with adapters of encoders yet"));
+        }
+        if self.modules_to_save.is_some() {
+            found.add(not_yet(
+                "modules_to_save",
+                "FSDP is not planned with modules that are trained whole yet",
+            ));
+        }
+        if self.lora_fa != LoraATraining::Trained {
+            found.add(not_yet(
+                "lora_fa",
+                "FSDP is planned with adapters whose factors are both trained",
+            ));
+        }
+        let Some(AdapterMethod::Lora(lora)) = self.model_options().adapter.map(|adapter| adapter.method) else {
+            return;
+        };
+        if lora.bias != Bias::None {
+            found.add(not_yet("lora.bias", "FSDP is not planned with trained biases yet"));
+        }
+        if lora.init_lora_weights.changes_weight() {
+            let message = "FSDP is not planned with factors that are taken out of the weights yet";
+            found.add(not_yet("lora.init_lora_weights", message));
+        }
+        if lora.loraplus_lr_ratio() != 1.0 && !self.fsdp_config.use_orig_params {
+            let message = "LoRA+ has groups of parameters, and the optimizer has flat shards";
+            let invalid = Invalid::new("lora.loraplus_lr_ratio", message).with("fsdp_config.use_orig_params");
+            found.add(invalid.help("use `use_orig_params: true`"));
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The key `fsdp_config`: how FSDP shares a model among processes, by accelerate's names without their `fsdp_`.
+
+use super::acts::{Move::*, torch};
+use super::facts::{Deciding, Idle};
+use super::map::cell_keys;
+use super::{AutoWrapPolicy, BackwardPrefetch, Distributed, ShardingStrategy};
+
+cell_keys! {
+    /// Keys of `distributed: fsdp` alone. accelerate's `mixed_precision` is `autocast`, and its `activation_checkpointing` is
+    /// `gradient_checkpointing`.
+    pub struct FsdpConfig of Deciding {
+        /// What is shared. `full_shard` is parameters, gradients and optimizer states; with `shard_grad_op` a unit that is
+        /// gathered stays until its backward pass is done; `no_shard` shares nothing. The hybrid ones share among the GPUs of a
+        /// machine (`num_machines`).
+        sharding_strategy: ShardingStrategy = ShardingStrategy::FullShard => {
+            heeded: is_fsdp,
+            idle: NO_FSDP,
+            no_technique: "full_shard, the default, saves most",
+            acts: [torch(TWO_GPUS, "shard_grad_op", &[Bytes])],
+        }
+        /// The modules that are gathered together: blocks, and with LoRA each of its factors, or the whole model.
+        auto_wrap_policy: AutoWrapPolicy = AutoWrapPolicy::TransformerBasedWrap => {
+            heeded: is_fsdp,
+            idle: NO_FSDP,
+            no_technique: "blocks, the default, save most",
+            acts: [torch(TWO_GPUS, "no_wrap", &[Bytes])],
+        }
+        /// Class of the blocks, as in `_no_split_modules`. Default: the family's.
+        transformer_layer_cls_to_wrap: Option<String> = None => {
+            heeded: is_fsdp,
+            idle: NO_FSDP,
+            example: "''",
+            no_technique: "a name, which is checked",
+            untried: "the only class that a model has is the default",
+        }
+        /// When the next unit of the backward pass is gathered: before the gradients of the current one, after them, or when it is
+        /// its turn.
+        backward_prefetch: BackwardPrefetch = BackwardPrefetch::BackwardPre => {
+            heeded: is_fsdp,
+            idle: NO_FSDP,
+            no_technique: "a unit less is gathered at once, where memory seldom peaks",
+            acts: [torch(SMOLLM, "no_prefetch", &[Bytes])],
+        }
+        /// The next unit of the forward pass is gathered before the current one is computed.
+        forward_prefetch: bool = false => {
+            heeded: is_fsdp,
+            idle: NO_FSDP,
+            no_technique: "costs memory; false is the default",
+            acts: [torch(SMOLLM, "true", &[Bytes])],
+        }
+        /// The CPU waits until the last unit but one is let go before it gathers another. It changes what is reserved, which
+        /// without it has no bound that is known.
+        limit_all_gathers: bool = true => {
+            heeded: is_fsdp,
+            idle: NO_FSDP,
+            no_technique: "true is the default",
+            acts: [torch(SMOLLM, "false", &[Bytes])],
+        }
+        /// Shards, their gradients and the optimizer are on the CPU (`fsdp_offload_params`).
+        offload_params: bool = false => {
+            heeded: is_fsdp,
+            idle: NO_FSDP,
+            aliases: ["cpu_offload"],
+            no_technique: "the optimizer's step on the CPU takes longer than all else, and its time is not planned",
+            acts: [torch(TWO_GPUS, "true", &[Bytes])],
+        }
+        /// The optimizer has parts of each parameter, as with accelerate's launcher and transformers' Trainer; gradients then
+        /// stay until the next forward pass. With false it has the shards.
+        use_orig_params: bool = true => {
+            heeded: is_fsdp,
+            idle: NO_FSDP,
+            no_technique: "LoRA+ and partly frozen blocks need true",
+            acts: [torch(TWO_GPUS, "false", &[Bytes])],
+        }
+        /// Machines that the GPUs are in, which the hybrid strategies tell apart.
+        num_machines: usize = 1 => {
+            heeded: is_fsdp,
+            idle: NO_FSDP,
+            no_technique: "the machines of the run",
+            acts: [
+                torch(
+                    "rank: 0, world_size: 4, distributed: fsdp, fsdp_config: {sharding_strategy: hybrid_shard}",
+                    "2",
+                    &[Bytes],
+                ),
+            ],
+        }
+    }
+}
+
+const TWO_GPUS: &str = "rank: 0, world_size: 2, distributed: fsdp";
+/// Memory peaks where units are gathered.
+const SMOLLM: &str = "rank: 0, world_size: 2, distributed: fsdp, optim: sgd, model: smollm2-135m, max_seq_length: 8";
+
+const NO_FSDP: Idle =
+    Idle::by("distributed", "says how FSDP shares a model").or("use `distributed: fsdp` with `world_size: 2` or more");
+
+fn is_fsdp(cell: &Deciding) -> bool {
+    cell.world_size > 1 && cell.distributed == Distributed::Fsdp
+}
