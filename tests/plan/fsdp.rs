@@ -18,6 +18,7 @@ fn steps_of_fsdp_take_what_two_processes_take() {
         model.num_hidden_layers = 3;
         let (checkpointing, is_mixed) = (row.get("gradient_checkpointing"), row.is("mixed"));
         let fsdp = Fsdp {
+            per_parameter: row.count("version") == 2,
             ranks: 2,
             strategy: match row.get("sharding_strategy") {
                 "full_shard" => ShardingStrategy::FullShard,
@@ -33,7 +34,7 @@ fn steps_of_fsdp_take_what_two_processes_take() {
             forward_prefetch: row.is("forward_prefetch"),
             limit_all_gathers: true,
             offload_params: false,
-            use_orig_params: row.is("use_orig_params"),
+            use_orig_params: row.is("use_orig_params") && row.count("version") == 1,
             param_dtype: is_mixed.then_some(Dtype::Bfloat16),
             upcasts: is_mixed,
             checkpoints_within: true,
@@ -76,5 +77,5 @@ fn steps_of_fsdp_take_what_two_processes_take() {
         }
     });
     assert!(wrong.is_empty(), "{} figures:\n{}", wrong.len(), wrong.join("\n"));
-    assert_eq!(cases, 36);
+    assert_eq!(cases, 58);
 }

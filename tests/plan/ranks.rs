@@ -103,6 +103,46 @@ fn what_is_not_of_ranks_is_refused() {
             "torch.ddp_bucket_cap_mb",
         ),
         ("stack: torch, fsdp: full_shard", "write `distributed: fsdp`"),
+        (
+            "stack: torch, fsdp_config: { forward_prefetch: true }",
+            "says how FSDP shares a model",
+        ),
+        (
+            "stack: torch, world_size: 2, fsdp_config: { forward_prefetch: true }",
+            "use `distributed: fsdp`",
+        ),
+        (
+            "stack: torch, world_size: 2, distributed: fsdp, torch: { ddp_bucket_cap_mb: 3 }",
+            "says how several processes of DDP exchange gradients",
+        ),
+        (
+            "stack: torch, world_size: 2, distributed: fsdp, adapter: vera",
+            "FSDP is planned with LoRA and without adapters, and with vera not yet",
+        ),
+        (
+            "stack: torch, world_size: 2, distributed: fsdp, dtype: int8",
+            "FSDP cannot share int8 weights",
+        ),
+        (
+            "stack: torch, world_size: 2, distributed: fsdp, dtype: int4, upcast: peft",
+            "these leave float32 beside int4",
+        ),
+        (
+            "stack: torch, world_size: 3, distributed: fsdp, fsdp_config: { sharding_strategy: hybrid_shard, num_machines: 2 }",
+            "3 processes cannot be shared out among 2 machines evenly",
+        ),
+        (
+            "stack: torch, world_size: 4, distributed: fsdp, fsdp_config: { num_machines: 2 }",
+            "all GPUs share the model",
+        ),
+        (
+            "stack: torch, world_size: 2, distributed: fsdp, fsdp_config: { sharding_strategy: full }",
+            "full_shard",
+        ),
+        (
+            "stack: torch, world_size: 2, distributed: fsdp, fsdp_config: { fsdp_sharding_strategy: FULL_SHARD }",
+            "did you mean `sharding_strategy`?",
+        ),
         ("stack: torch, num_processes: 2", "did you mean `world_size`?"),
         ("stack: torch, gpu: 2xt4", "several GPUs are `--gpu 2xa100-80gb`"),
     ] {

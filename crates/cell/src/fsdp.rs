@@ -9,7 +9,24 @@ cell_keys! {
     /// Keys of `distributed: fsdp` alone. accelerate's `mixed_precision` is `autocast`, and its `activation_checkpointing` is
     /// `gradient_checkpointing`.
     pub struct FsdpConfig of Deciding {
-        /// What is shared. `full_shard` is parameters, gradients and optimizer states; with `shard_grad_op` a unit that is
+        /// FSDP's version: 1 is `FullyShardedDataParallel`, whose units are flat tensors, and 2 `fully_shard`, which shares each
+        /// parameter by itself.
+        version: usize = 1 => {
+            heeded: is_fsdp,
+            idle: NO_FSDP,
+            aliases: ["fsdp_version"],
+            no_technique: "another implementation, with other speeds",
+            acts: [torch(TWO_GPUS, "2", &[Bytes])],
+        }
+        /// With version 2: a unit is let go after its forward pass, and gathered again for its backward pass. Default: true.
+        reshard_after_forward: Option<bool> = None => {
+            heeded: is_fsdp,
+            idle: NO_FSDP,
+            example: "true",
+            no_technique: "true, the default, saves most",
+            acts: [torch("rank: 0, world_size: 2, distributed: fsdp, fsdp_config: {version: 2}", "false", &[Bytes])],
+        }
+        /// With version 1: what is shared. `full_shard` is parameters, gradients and optimizer states; with `shard_grad_op` a unit that is
         /// gathered stays until its backward pass is done; `no_shard` shares nothing. The hybrid ones share among the GPUs of a
         /// machine (`num_machines`).
         sharding_strategy: ShardingStrategy = ShardingStrategy::FullShard => {
@@ -33,7 +50,7 @@ cell_keys! {
             no_technique: "a name, which is checked",
             untried: "the only class that a model has is the default",
         }
-        /// When the next unit of the backward pass is gathered: before the gradients of the current one, after them, or when it is
+        /// With version 1: when the next unit of the backward pass is gathered: before the gradients of the current one, after them, or when it is
         /// its turn.
         backward_prefetch: BackwardPrefetch = BackwardPrefetch::BackwardPre => {
             heeded: is_fsdp,
@@ -41,14 +58,14 @@ cell_keys! {
             no_technique: "a unit less is gathered at once, where memory seldom peaks",
             acts: [torch(SMOLLM, "no_prefetch", &[Bytes])],
         }
-        /// The next unit of the forward pass is gathered before the current one is computed.
+        /// With version 1: the next unit of the forward pass is gathered before the current one is computed.
         forward_prefetch: bool = false => {
             heeded: is_fsdp,
             idle: NO_FSDP,
             no_technique: "costs memory; false is the default",
             acts: [torch(SMOLLM, "true", &[Bytes])],
         }
-        /// The CPU waits until the last unit but one is let go before it gathers another. It changes what is reserved, which
+        /// With version 1: the CPU waits until the last unit but one is let go before it gathers another. It changes what is reserved, which
         /// without it has no bound that is known.
         limit_all_gathers: bool = true => {
             heeded: is_fsdp,
@@ -64,7 +81,7 @@ cell_keys! {
             no_technique: "the optimizer's step on the CPU takes longer than all else, and its time is not planned",
             acts: [torch(TWO_GPUS, "true", &[Bytes])],
         }
-        /// The optimizer has parts of each parameter, as with accelerate's launcher and transformers' Trainer; gradients then
+        /// With version 1: the optimizer has parts of each parameter, as with accelerate's launcher and transformers' Trainer; gradients then
         /// stay until the next forward pass. With false it has the shards.
         use_orig_params: bool = true => {
             heeded: is_fsdp,
@@ -72,7 +89,22 @@ cell_keys! {
             no_technique: "LoRA+ and partly frozen blocks need true",
             acts: [torch(TWO_GPUS, "false", &[Bytes])],
         }
-        /// Machines that the GPUs are in, which the hybrid strategies tell apart.
+        /// Checkpoints are within units, as `apply_activation_checkpointing` puts them, so that units are not gathered again with
+        /// them. Default: as in transformers_version; today's are.
+        activation_checkpointing: Option<bool> = None => {
+            heeded: is_fsdp,
+            idle: NO_FSDP,
+            example: "true",
+            no_technique: "a fact of the release or the script",
+            acts: [
+                torch(
+                    "world_size: 2, distributed: fsdp, gradient_checkpointing: full, torch: {use_reentrant: true}",
+                    "false",
+                    &[Bytes],
+                ),
+            ],
+        }
+        /// With version 1: machines that the GPUs are in, which the hybrid strategies tell apart.
         num_machines: usize = 1 => {
             heeded: is_fsdp,
             idle: NO_FSDP,

@@ -319,19 +319,14 @@ pub enum Distributed {
 #[serde(rename_all = "snake_case")]
 pub enum ShardingStrategy {
     /// Parameters, gradients and states; a unit is gathered for its forward and for its backward pass.
-    #[serde(alias = "FULL_SHARD", alias = "1")]
     FullShard,
     /// The same, but a unit that is gathered stays until its backward pass is done.
-    #[serde(alias = "SHARD_GRAD_OP", alias = "2")]
     ShardGradOp,
     /// Nothing: all is as with DDP, but flat.
-    #[serde(alias = "NO_SHARD", alias = "3")]
     NoShard,
     /// As `full_shard` among the GPUs of a machine; all machines hold the same.
-    #[serde(alias = "HYBRID_SHARD", alias = "4")]
     HybridShard,
     /// As `shard_grad_op` among the GPUs of a machine.
-    #[serde(alias = "HYBRID_SHARD_ZERO2", alias = "5")]
     HybridShardZero2,
 }
 
@@ -352,10 +347,8 @@ impl ShardingStrategy {
 #[serde(rename_all = "snake_case")]
 pub enum AutoWrapPolicy {
     /// The blocks, and the rest is one.
-    #[serde(alias = "TRANSFORMER_BASED_WRAP")]
     TransformerBasedWrap,
     /// The whole model is one.
-    #[serde(alias = "NO_WRAP")]
     NoWrap,
 }
 
@@ -364,12 +357,9 @@ pub enum AutoWrapPolicy {
 #[serde(rename_all = "snake_case")]
 pub enum BackwardPrefetch {
     /// Before the gradients of the current unit are computed.
-    #[serde(alias = "BACKWARD_PRE")]
     BackwardPre,
     /// After the current unit is let go.
-    #[serde(alias = "BACKWARD_POST")]
     BackwardPost,
     /// When it is its turn.
-    #[serde(alias = "NO_PREFETCH")]
     NoPrefetch,
 }

@@ -3,6 +3,7 @@
 use arch::{ModelConfig, Module};
 use base::text::Mistake;
 use cell::{Adapter, AutoWrapPolicy, Autocast, Cell, Checkpointing, Distributed, ZeroGrad};
+use options::ShardingStrategy;
 use torch::gpu::{ComputeCapability, Context, Gpu};
 use torch::{Backend, Bitsandbytes, Configuration, Ddp, Dtype, Fsdp, Peft, Pytorch, Ranks, Transformers};
 
@@ -112,17 +113,23 @@ fn fsdp(cell: &Cell, transformers: &Transformers) -> Fsdp {
     };
     let storage = (cell.dtype == options::Dtype::Int4).then(|| Dtype::floating(cell.bnb_4bit_compute_dtype.into()));
     Fsdp {
+        per_parameter: config.version == 2,
         ranks: (cell.world_size / machines) as u64,
-        strategy: config.sharding_strategy,
+        strategy: match config.reshard_after_forward {
+            Some(false) => ShardingStrategy::ShardGradOp,
+            _ => config.sharding_strategy,
+        },
         wraps_blocks: config.auto_wrap_policy == AutoWrapPolicy::TransformerBasedWrap,
         backward_prefetch: config.backward_prefetch,
         forward_prefetch: config.forward_prefetch,
         limit_all_gathers: config.limit_all_gathers,
         offload_params: config.offload_params,
-        use_orig_params: config.use_orig_params,
+        use_orig_params: config.use_orig_params && config.version == 1,
         param_dtype: storage.or(mixed),
         upcasts: mixed.is_some(),
-        checkpoints_within: transformers.checkpoints_within,
+        checkpoints_within: config
+            .activation_checkpointing
+            .unwrap_or(transformers.checkpoints_within),
         cpu_leads: true,
     }
 }

@@ -19,7 +19,7 @@ const EVALUATED_ONCE: &str = "leave it out: our trainer has `eval_fraction`, the
                               plans of PyTorch's stack have the training's steps alone";
 
 /// The keys, each with the help of its error.
-const FOREIGN: [(&str, &str); 72] = [
+const FOREIGN: [(&str, &str); 71] = [
     // Of TRL's SFTConfig.
     ("dataset_text_field", TEXT_COLUMN),
     (
@@ -128,7 +128,6 @@ const FOREIGN: [(&str, &str); 72] = [
         "leave it out: `world_size` says how many processes there are",
     ),
     ("fsdp", FSDP),
-    ("fsdp_version", "FSDP2 is not planned yet; `distributed: fsdp` is FSDP1"),
     ("deepspeed", DEEPSPEED),
     ("deepspeed_config", DEEPSPEED),
     ("zero_stage", DEEPSPEED),

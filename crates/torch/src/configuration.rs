@@ -49,6 +49,8 @@ pub struct Ddp {
 /// How `FullyShardedDataParallel` is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fsdp {
+    /// FSDP2 (`fully_shard`), which shares each parameter by itself.
+    pub per_parameter: bool,
     /// The ranks that a unit is shared among.
     pub ranks: u64,
     /// What they share.
@@ -63,7 +65,7 @@ pub struct Fsdp {
     pub limit_all_gathers: bool,
     /// Shards, their gradients and states are on the CPU.
     pub offload_params: bool,
-    /// The optimizer sees each parameter's part of a shard, and not the shard.
+    /// FSDP1's optimizer sees each parameter's part of a shard, and not the shard.
     pub use_orig_params: bool,
     /// The format that units are gathered and their gradients reduced in; `None` for their own.
     pub param_dtype: Option<Dtype>,

@@ -8,6 +8,7 @@
 mod backward;
 mod forward;
 mod gather;
+mod groups;
 pub(super) mod init;
 mod shards;
 
@@ -37,12 +38,19 @@ pub(super) struct Units {
     blocks: Vec<UnitId>,
     /// The unit of all that is in no other.
     root: UnitId,
+    /// FSDP2's unit of the embeddings, and that of the last norm and the head, which tied embeddings are in.
+    embedding: Option<UnitId>,
+    tail: Option<UnitId>,
+    /// FSDP2's tensors that stay until the next unit is copied out, or reduced.
+    copied: Option<StorageId>,
+    reduced: Option<StorageId>,
     /// Units in the order of their forward passes in this step, which ends with the backward pass.
     after_forward: Vec<UnitId>,
     /// Units in the order of their first forward passes.
     before_forward: Vec<UnitId>,
-    /// Frozen units that are let go once the gradient of their input is there, each with its first node.
-    frozen: Vec<(UnitId, usize)>,
+    /// Units that are done once the gradient of their input is there, each with its first node: frozen ones, and all of
+    /// FSDP2.
+    awaiting_input: Vec<(UnitId, usize)>,
     /// Units all of whose gradients are there, which are laid one after the other when the backward pass comes to where
     /// the flat tensor was cut.
     ready: Vec<UnitId>,
@@ -71,6 +79,10 @@ struct Parameter {
     elements: u64,
     /// Its leaf, if it is trained.
     leaf: Option<usize>,
+    /// Elements of a rank's part, and its format there and whole: FSDP2's.
+    shard_elements: u64,
+    dtype: Dtype,
+    gathered_dtype: Dtype,
 }
 
 /// A unit: `FlatParamHandle`.
@@ -81,6 +93,8 @@ struct Unit {
     dtype: Dtype,
     /// The format that it is gathered in.
     gathered_dtype: Dtype,
+    /// Bytes of a rank's part as it is gathered.
+    shard_bytes: u64,
     /// Elements of a rank's shard, and of the flat tensor without padding for the ranks.
     shard_elements: u64,
     elements: u64,
@@ -90,8 +104,14 @@ struct Unit {
     /// The rank's part of the flat tensor, which is on the CPU if it is offloaded.
     shard: StorageId,
     state: State,
-    /// The flat tensor, while it is whole.
+    /// The flat tensor, while it is whole; with FSDP2 what arrived of all parameters, until it is copied out.
     gathered: Option<StorageId>,
+    /// FSDP2's whole parameters.
+    wholes: Vec<StorageId>,
+    /// FSDP2's unit is of so many modules, some of which have run.
+    modules: usize,
+    modules_run: usize,
+    reshards_after_forward: bool,
     /// Gradients of its parameters that the backward pass has yet to give.
     awaited: usize,
     /// The first node after its flat tensor was cut into its parameters.
@@ -124,7 +144,7 @@ impl Units {
 impl Unit {
     /// Bytes of the flat tensor with the padding for the ranks.
     fn whole_bytes(&self) -> u64 {
-        self.shard_elements * self.ranks * self.gathered_dtype.size()
+        self.ranks * self.shard_bytes
     }
 
     /// False if each rank holds it whole.

@@ -119,6 +119,19 @@ impl<'t> OptimizerState<'t> {
         }
     }
 
+    /// `optimizer.step()` on the CPU, where the parameters are: its states are there too, and its temporaries are not
+    /// counted.
+    pub(super) fn step_on_cpu(&mut self, tape: &'t Tape, parameters: &Groups<'t>, optim: Optimizer) {
+        if !self.held.is_empty() {
+            return;
+        }
+        for parameter in parameters.iter() {
+            let bits = u64::from(optim.state_bits(8 * parameter.dtype().size() as u32));
+            self.held
+                .push(tape.bytes(parameter.numel() * bits / 8, Category::Offloaded));
+        }
+    }
+
     /// `optimizer.step()`.
     pub(super) fn step(&mut self, tape: &'t Tape, parameters: &Groups<'t>) {
         let is_first = self.held.is_empty();

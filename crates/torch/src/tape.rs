@@ -62,6 +62,8 @@ pub(super) struct Tape {
     pub(super) unit: Cell<Option<UnitId>>,
     /// Weights have no memory of their own, but that of their unit.
     pub(super) is_sharded: bool,
+    /// Modules see adapters in the format that they are gathered in: with FSDP2, which gathers them with their block.
+    pub(super) sees_gathered_format: bool,
     /// The thread of the backward pass is at work.
     pub(super) in_backward: Cell<bool>,
     /// Tensors of adapters that do not have their formats yet.
@@ -222,6 +224,7 @@ impl Tape {
             units: RefCell::default(),
             unit: Cell::default(),
             is_sharded: configuration.fsdp().is_some(),
+            sees_gathered_format: configuration.fsdp().is_some_and(|fsdp| fsdp.per_parameter),
             in_backward: Cell::new(false),
             uncast: RefCell::default(),
             casts: RefCell::default(),

@@ -189,12 +189,17 @@ impl Training<'_, '_> {
             layer: None,
         });
         if self.configuration.max_grad_norm > 0.0 {
-            match tape.is_sharded {
+            match self.configuration.fsdp().is_some_and(|fsdp| !fsdp.per_parameter) {
                 true => tape.clip_sharded_grad_norm(self.trainable.len()),
                 false => tape.clip_grad_norm(&self.gradients()),
             }
         }
-        self.optimizer.step(tape, &self.trainable);
+        match self.configuration.fsdp().is_some_and(|fsdp| fsdp.offload_params) {
+            true => self
+                .optimizer
+                .step_on_cpu(tape, &self.trainable, self.configuration.optim),
+            false => self.optimizer.step(tape, &self.trainable),
+        }
         tape.step_end();
         tape.phase(Phase::Idle);
         if zero_grad == ZeroGrad::AfterStep {

@@ -3,7 +3,7 @@
 use options::invalid::{Invalid, at_least};
 use options::{AdapterMethod, AutoWrapPolicy, Bias, LoraATraining};
 
-use super::super::{Adapter, Cell, Distributed, Dtype, FsdpConfig, Optimizer, Task, Upcast};
+use super::super::{Adapter, Cell, Checkpointing, Distributed, Dtype, FsdpConfig, Optimizer, Task, Upcast};
 use super::found::Found;
 
 const OR_DDP: &str = "use `distributed: ddp`, or leave the key out";
@@ -20,7 +20,13 @@ impl Cell {
         }
         let fsdp = &self.fsdp_config;
         found.check(at_least("fsdp_config.num_machines", fsdp.num_machines, 1));
+        self.check_version(fsdp, found);
         self.check_machines(fsdp, found);
+        if fsdp.activation_checkpointing.is_some() && self.gradient_checkpointing == Checkpointing::None {
+            let invalid = Invalid::idle("fsdp_config.activation_checkpointing", "no block is checkpointed");
+            let invalid = invalid.with("gradient_checkpointing");
+            found.add(invalid.help("leave the key out, or use `gradient_checkpointing: full`"));
+        }
         self.check_shared_weights(found);
         self.check_shared_adapters(found);
         if self.torch.generation.is_some() {
@@ -30,9 +36,81 @@ impl Cell {
             );
             found.add(invalid.with("distributed").help(OR_DDP));
         }
+        if fsdp.offload_params && self.optim.is_from_bitsandbytes() {
+            let invalid = Invalid::new(
+                "optim",
+                "bitsandbytes' optimizers are planned on a GPU, and shards are on the CPU",
+            );
+            found.add(invalid.with("fsdp_config.offload_params").help("use `optim: adamw`"));
+        }
         if self.optim == Optimizer::Rsvd {
             let invalid = Invalid::new("optim", "FSDP's shards are flat, and rsvd projects matrices");
             found.add(invalid.with("distributed").help("use `optim: adamw`"));
+        }
+    }
+
+    /// Each version has options of its own.
+    fn check_version(&self, fsdp: &FsdpConfig, found: &mut Found) {
+        let default = FsdpConfig::default();
+        let of_other = |key: &str, is_set: bool| {
+            let key = format!("fsdp_config.{key}");
+            is_set.then(|| {
+                let message = format!("FSDP{} has no such option", if fsdp.version == 1 { "1" } else { "2" });
+                Invalid::idle(key, message).with("fsdp_config.version")
+            })
+        };
+        match fsdp.version {
+            1 => {
+                let is_set = fsdp.reshard_after_forward.is_some();
+                let invalid = of_other("reshard_after_forward", is_set);
+                let help = "use `sharding_strategy: shard_grad_op` for `reshard_after_forward: false`";
+                invalid.into_iter().for_each(|invalid| found.add(invalid.help(help)));
+            }
+            2 => {
+                for (key, is_set, help) in [
+                    (
+                        "sharding_strategy",
+                        fsdp.sharding_strategy != default.sharding_strategy,
+                        "use `reshard_after_forward: false` for `shard_grad_op`; hybrid sharding is planned of FSDP1 alone",
+                    ),
+                    (
+                        "auto_wrap_policy",
+                        fsdp.auto_wrap_policy != default.auto_wrap_policy,
+                        "leave the key out: FSDP2 is planned with blocks as units",
+                    ),
+                    (
+                        "backward_prefetch",
+                        fsdp.backward_prefetch != default.backward_prefetch,
+                        "leave the key out: the next unit is always gathered early",
+                    ),
+                    (
+                        "forward_prefetch",
+                        fsdp.forward_prefetch != default.forward_prefetch,
+                        "leave the key out",
+                    ),
+                    (
+                        "limit_all_gathers",
+                        fsdp.limit_all_gathers != default.limit_all_gathers,
+                        "leave the key out: streams wait for each other",
+                    ),
+                    (
+                        "use_orig_params",
+                        fsdp.use_orig_params != default.use_orig_params,
+                        "leave the key out: the optimizer always has parts of each parameter",
+                    ),
+                ] {
+                    let invalid = of_other(key, is_set);
+                    invalid.into_iter().for_each(|invalid| found.add(invalid.help(help)));
+                }
+                if self.task == Task::SequenceClassification {
+                    let invalid = Invalid::new("fsdp_config.version", "FSDP2 is not planned with encoders yet");
+                    found.add(invalid.with("task").help("use `version: 1`"));
+                }
+            }
+            other => {
+                let invalid = Invalid::new("fsdp_config.version", format!("there is no FSDP{other}"));
+                found.add(invalid.help("use 1 or 2"));
+            }
         }
     }
 

@@ -15,11 +15,18 @@ impl Tape {
             return;
         }
         self.with_units(|units| {
+            if units.fsdp.per_parameter {
+                units.end_awaiting(self, node + 1);
+                if let Some(id) = unit {
+                    units.group_pre_backward(self, id);
+                }
+                return;
+            }
             units.collect_ready(self, node + 1);
             if let Some(id) = unit {
                 units.pre_backward(self, id);
             }
-            units.let_frozen_go(self, node + 1);
+            units.end_awaiting(self, node + 1);
         });
     }
 
@@ -28,7 +35,7 @@ impl Tape {
         if self.is_sharded {
             self.with_units(|units| {
                 units.collect_ready(self, first);
-                units.let_frozen_go(self, first);
+                units.end_awaiting(self, first);
             });
         }
     }
@@ -41,7 +48,7 @@ impl Tape {
             return;
         }
         self.with_units(|units| {
-            if !units.unit(id).trains {
+            if !units.unit(id).trains && !units.fsdp.per_parameter {
                 units
                     .hooked
                     .extend(tensors.map(|tensor| tensor.clone().into_view().storage));
@@ -67,7 +74,15 @@ impl Tape {
 
     /// The backward pass is over: `_post_backward_final_callback`.
     pub(crate) fn end_backward_of_units(&self) {
-        self.with_units(|units| units.end_backward(self));
+        self.with_units(|units| {
+            match units.fsdp.per_parameter {
+                true => units.group_end_backward(self),
+                false => units.end_backward(self),
+            }
+            // The Trainer looks at the loss.
+            self.synchronize();
+            units.let_go.clear();
+        });
     }
 
     /// `zero_grad` of what is sharded. Where the optimizer has parts of shards, it lets go of these alone.
@@ -125,11 +140,13 @@ impl Units {
         }
     }
 
-    /// The nodes from `first` on are done: lets the frozen units go that were run after it, the gradient of whose input is
-    /// there.
-    fn let_frozen_go(&mut self, tape: &Tape, first: usize) {
-        while let Some((id, _)) = self.frozen.pop_if(|(_, of_unit)| *of_unit >= first) {
-            self.reshard_in_backward(tape, id);
+    /// The nodes from `first` on are done: so are the units that await the gradient of their input and were run after it.
+    fn end_awaiting(&mut self, tape: &Tape, first: usize) {
+        while let Some((id, _)) = self.awaiting_input.pop_if(|(_, of_unit)| *of_unit >= first) {
+            match self.fsdp.per_parameter {
+                true => self.group_post_backward(tape, id),
+                false => self.reshard_in_backward(tape, id),
+            }
         }
     }
 
@@ -236,11 +253,8 @@ impl Units {
         }
         self.after_forward.clear();
         self.is_first_step = false;
-        self.frozen.clear();
+        self.awaiting_input.clear();
         self.hooked.drain(..).for_each(|storage| tape.release(storage));
-        // The Trainer looks at the loss.
-        tape.synchronize();
-        self.let_go.clear();
     }
 
     /// Releases the gradients of all shards.

@@ -36,6 +36,18 @@ impl Tape {
         self.in_unit(unit, input.requires_grad(), work)
     }
 
+    /// Embeds the tokens.
+    pub(crate) fn in_embedding<R>(&self, work: impl FnOnce() -> R) -> R {
+        let unit = self.with_units(|units| units.embedding).flatten();
+        self.in_unit(unit, false, work)
+    }
+
+    /// Runs the last norm or the head.
+    pub(crate) fn in_tail<R>(&self, input_wants_gradient: bool, work: impl FnOnce() -> R) -> R {
+        let unit = self.with_units(|units| units.tail).flatten();
+        self.in_unit(unit, input_wants_gradient, work)
+    }
+
     /// True if the hooks of a unit are around its checkpoint.
     pub(super) fn checkpoints_within_units(&self) -> bool {
         self.with_units(|units| units.fsdp.checkpoints_within)
@@ -74,7 +86,10 @@ impl Tape {
         self.unit.set(before);
         // A recomputation that has all it needs ends without returning.
         if runs_hooks && !self.stopped.get() {
-            self.with_units(|units| units.post_forward(self, unit));
+            self.with_units(|units| match units.fsdp.per_parameter {
+                true => units.group_post_forward(self, unit),
+                false => units.post_forward(self, unit),
+            });
         }
         result
     }
@@ -85,6 +100,10 @@ impl Tape {
         let runs = self.with_units(|units| {
             if units.unit(id).state == State::BackwardPre {
                 return false;
+            }
+            if units.fsdp.per_parameter {
+                units.group_pre_forward(self, id, input_wants_gradient, first_node);
+                return true;
             }
             if id == units.root {
                 units.root_pre_forward(self);
@@ -104,7 +123,7 @@ impl Tape {
             units.unit(id).needs_forward = false;
             units.prefetch_forward(self, id, first_node);
             if is_recorded && !units.unit(id).trains && input_wants_gradient {
-                units.frozen.push((id, first_node));
+                units.awaiting_input.push((id, first_node));
             }
             true
         });

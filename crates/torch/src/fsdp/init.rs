@@ -9,7 +9,7 @@ use super::{Parameter, State, Unit, Units};
 use crate::configuration::Fsdp;
 use crate::dtype::Dtype;
 use crate::tape::Tape;
-use crate::view::UnitId;
+use crate::view::{StorageId, UnitId};
 
 /// Bytes that the addresses of parameters in a flat tensor are multiples of, where the optimizer sees them.
 const ALIGNMENT: u64 = 16;
@@ -24,39 +24,32 @@ pub(crate) struct Member {
     /// Its leaf, if it is trained.
     pub leaf: Option<usize>,
     pub elements: u64,
+    /// Its first dimension.
+    pub rows: u64,
     pub dtype: Dtype,
+    /// It is the table of the embeddings.
+    pub is_embedding: bool,
 }
 
 impl Tape {
     /// Shards the model, unit by unit: those within a block, the block, and in the end what is in no block.
     pub(crate) fn shard(&self, fsdp: &Fsdp, members: &[Member], blocks: usize) {
         let mut units = Units::new(*fsdp);
-        let of_root: Vec<&Member>;
+        let mut of_root: Vec<&Member> = members.iter().collect();
         if fsdp.wraps_blocks {
             for block in 0..blocks {
-                let (own, rest): (Vec<_>, Vec<_>) = members
-                    .iter()
-                    .filter(|member| member.block == Some(block))
-                    .partition(|member| member.is_own_unit);
-                for member in own {
-                    units.add(self, &[member]);
-                }
+                let of_block = of_root.extract_if(.., |member| member.block == Some(block)).collect();
+                let rest = units.add_own(self, of_block);
                 let id = units.add(self, &rest);
                 units.blocks.push(id);
             }
-            let (own, rest): (Vec<_>, Vec<_>) = members
-                .iter()
-                .filter(|member| member.block.is_none())
-                .partition(|member| member.is_own_unit);
-            for member in own {
-                units.add(self, &[member]);
-            }
-            of_root = rest;
-        } else {
-            of_root = members.iter().collect();
+            of_root = units.add_own(self, of_root);
+        }
+        if fsdp.per_parameter {
+            units.add_embedding_and_tail(self, std::mem::take(&mut of_root));
         }
         units.root = units.add(self, &of_root);
-        if fsdp.upcasts {
+        if fsdp.upcasts && !fsdp.per_parameter {
             units.upcast(self);
         }
         *self.units.borrow_mut() = Some(units);
@@ -70,14 +63,55 @@ impl Units {
             units: Vec::new(),
             blocks: Vec::new(),
             root: UnitId(0),
+            embedding: None,
+            tail: None,
+            copied: None,
+            reduced: None,
             after_forward: Vec::new(),
             before_forward: Vec::new(),
-            frozen: Vec::new(),
+            awaiting_input: Vec::new(),
             ready: Vec::new(),
             hooked: Vec::new(),
             let_go: VecDeque::new(),
             syncs: true,
             is_first_step: true,
+        }
+    }
+
+    /// Makes units of the members whose modules are such, and gives the others. FSDP2 has none.
+    fn add_own<'m>(&mut self, tape: &Tape, members: Vec<&'m Member>) -> Vec<&'m Member> {
+        if self.fsdp.per_parameter {
+            return members;
+        }
+        let (own, rest): (Vec<_>, Vec<_>) = members.into_iter().partition(|member| member.is_own_unit);
+        for member in own {
+            self.add(tape, &[member]);
+        }
+        rest
+    }
+
+    /// The units that accelerate makes of what is in no block: the embeddings, and the last norm with the head, which
+    /// stays whole after the forward pass (`fsdp2_prepare_model` in `utils/fsdp_utils.py` of 1.15). Tied embeddings are
+    /// among the latter.
+    fn add_embedding_and_tail(&mut self, tape: &Tape, members: Vec<&Member>) {
+        let (embedding, tail): (Vec<&Member>, Vec<&Member>) =
+            members.into_iter().partition(|member| member.is_embedding);
+        // The head has no parameter of its own where it is tied.
+        let is_tied = tail.iter().all(|member| member.rows == member.elements);
+        let tail = match is_tied {
+            true => [tail, embedding].concat(),
+            false => {
+                self.embedding = Some(self.add(tape, &embedding));
+                tail
+            }
+        };
+        let id = self.add(tape, &tail);
+        self.tail = Some(id);
+        self.unit(id).reshards_after_forward = false;
+        self.unit(id).modules = 2;
+        if is_tied {
+            self.embedding = Some(id);
+            self.unit(id).modules = 3;
         }
     }
 
@@ -91,16 +125,25 @@ impl Units {
             true => ALIGNMENT / gathered_dtype.size(),
             false => 1,
         };
-        let parameters = members.iter().map(|member| Parameter {
-            elements: member.elements.next_multiple_of(alignment),
-            leaf: member.leaf,
-        });
-        let parameters: Vec<_> = parameters.collect();
-        let sum: u64 = parameters.iter().map(|parameter| parameter.elements).sum();
         let ranks = match self.fsdp.strategy {
             ShardingStrategy::NoShard => 1,
             _ => self.fsdp.ranks,
         };
+        let parameters = members.iter().map(|member| Parameter {
+            elements: member.elements.next_multiple_of(alignment),
+            leaf: member.leaf,
+            shard_elements: member.rows.div_ceil(ranks) * (member.elements / member.rows.max(1)),
+            dtype: match self.fsdp.upcasts && member.leaf.is_some() {
+                true => Dtype::Float32,
+                false => member.dtype,
+            },
+            gathered_dtype: self.fsdp.param_dtype.unwrap_or(member.dtype),
+        });
+        let parameters: Vec<_> = parameters.collect();
+        if self.fsdp.per_parameter {
+            return self.add_group(tape, parameters, ranks);
+        }
+        let sum: u64 = parameters.iter().map(|parameter| parameter.elements).sum();
         // Padded for the ranks at once, where parameters are padded at all.
         let elements = match self.fsdp.use_orig_params {
             true => sum.next_multiple_of(ranks),
@@ -130,16 +173,68 @@ impl Units {
             tape.graph.borrow_mut().leaves[leaf].unit = Some(id);
         }
         self.units.push(Unit {
-            trains: parameters.iter().any(|parameter| parameter.leaf.is_some()),
-            parameters,
             dtype,
             gathered_dtype,
+            shard_bytes: shard_elements * gathered_dtype.size(),
             shard_elements,
             elements,
-            ranks,
             shard,
+            ..Unit::new(parameters, ranks)
+        });
+        id
+    }
+
+    /// Makes one of FSDP2's units. Each parameter comes to the GPU by itself, and the rank keeps its part
+    /// (`fsdp2_load_full_state_dict`).
+    fn add_group(&mut self, tape: &Tape, parameters: Vec<Parameter>, ranks: u64) -> UnitId {
+        let category = match self.fsdp.offload_params {
+            true => Category::Offloaded,
+            false => Category::Parameter,
+        };
+        for parameter in &parameters {
+            let whole = tape.alloc(parameter.elements * parameter.dtype.size(), Category::Temporary);
+            tape.alloc(parameter.shard_elements * parameter.dtype.size(), category);
+            tape.release(whole);
+        }
+        let gathered = |parameter: &Parameter| parameter.shard_elements * parameter.gathered_dtype.size();
+        self.units.push(Unit {
+            shard_bytes: parameters.iter().map(gathered).sum(),
+            reshards_after_forward: self.fsdp.strategy.reshards_after_forward(),
+            ..Unit::new(parameters, ranks)
+        });
+        UnitId(self.units.len() as u16 - 1)
+    }
+
+    /// Makes the shards of what is trained float32, one after the other.
+    fn upcast(&mut self, tape: &Tape) {
+        for unit in self.units.iter_mut().filter(|unit| unit.trains) {
+            if unit.dtype != Dtype::Float32 {
+                unit.dtype = Dtype::Float32;
+                tape.reallocate(unit.shard, unit.shard_elements * Dtype::Float32.size());
+            }
+        }
+    }
+}
+
+impl Unit {
+    /// A unit of these parameters whose tensors are not there yet.
+    fn new(parameters: Vec<Parameter>, ranks: u64) -> Self {
+        Self {
+            trains: parameters.iter().any(|parameter| parameter.leaf.is_some()),
+            parameters,
+            dtype: Dtype::Float32,
+            gathered_dtype: Dtype::Float32,
+            shard_bytes: 0,
+            shard_elements: 0,
+            elements: 0,
+            ranks,
+            shard: StorageId::NOWHERE,
             state: State::Idle,
             gathered: None,
+            wholes: Vec::new(),
+            modules: 1,
+            modules_run: 0,
+            reshards_after_forward: true,
             awaited: 0,
             first_node: 0,
             gradient: None,
@@ -150,17 +245,6 @@ impl Units {
             is_hooked: false,
             after_forward: None,
             before_forward: None,
-        });
-        id
-    }
-
-    /// Makes the shards of what is trained float32, one after the other.
-    fn upcast(&mut self, tape: &Tape) {
-        for unit in self.units.iter_mut().filter(|unit| unit.trains) {
-            if unit.dtype != Dtype::Float32 {
-                unit.dtype = Dtype::Float32;
-                tape.reallocate(unit.shard, unit.shard_elements * Dtype::Float32.size());
-            }
         }
     }
 }

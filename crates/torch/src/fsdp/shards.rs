@@ -16,7 +16,7 @@ impl Tape {
         let Some(units) = units.as_ref() else {
             return Groups::new(false);
         };
-        match units.fsdp.use_orig_params {
+        match units.fsdp.use_orig_params || units.fsdp.per_parameter {
             true => trainable.filter_map(|parameter| units.part(self, parameter)),
             false => {
                 let mut shards = Groups::new(false);
@@ -60,6 +60,15 @@ impl Units {
         let Target::Leaf(leaf) = parameter.view.edge.target() else {
             return None;
         };
+        if self.fsdp.per_parameter {
+            let parameters = self.units.iter().flat_map(|unit| &unit.parameters);
+            let of = parameters.clone().find(|parameter| parameter.leaf == Some(leaf))?;
+            let layout = match *parameter.dims() {
+                [rows, columns] => Layout::contiguous(&[rows.div_ceil(self.fsdp.ranks as u32), columns]),
+                _ => flat(of.shard_elements),
+            };
+            return Some(tape.weight(layout, of.dtype, Category::Parameter));
+        }
         let id = tape.graph.borrow().leaves[leaf].unit?;
         let unit = &self.units[usize::from(id.0)];
         let before = unit.parameters.iter().take_while(|other| other.leaf != Some(leaf));

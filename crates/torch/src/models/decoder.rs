@@ -291,7 +291,7 @@ impl<'t> Decoder<'t> {
             part("prompt_encoder");
             prefix.cache(micro.batch, self.embedding.dtype())
         });
-        let mut embedded = self.embed(ids);
+        let mut embedded = tape.in_embedding(|| self.embed(ids));
         if configuration.enable_input_require_grads && !embedded.requires_grad() {
             embedded = tape.require_grad(embedded);
         }
@@ -324,7 +324,7 @@ impl<'t> Decoder<'t> {
                 cache: output_cache(cache),
             };
         }
-        let mut logits = self.logits(&normed);
+        let mut logits = tape.in_tail(normed.requires_grad(), || self.logits(&normed));
         part("loss");
         if transformers.returns_float32_logits {
             logits = logits.to(Dtype::Float32);
@@ -464,7 +464,7 @@ impl<'t> Decoder<'t> {
             hidden = output;
         }
         part("norm");
-        let normed = self.norm.forward(&hidden);
+        let normed = tape.in_tail(hidden.requires_grad(), || self.norm.forward(&hidden));
         drop((
             hidden, positions, embedded, full, windowed, local, angles, apart, unused,
         ));

@@ -148,7 +148,8 @@ impl<'t, 'c> Loader<'t, 'c> {
         if configuration.adapter.is_none() && is_trained() {
             weight = self.leaf(weight, path, name);
         }
-        self.add_member(&weight, self.block, false);
+        let is_embedding = self.module(path).kind.is_embedding();
+        self.add_member(&weight, self.block, false, is_embedding);
         match configuration.fsdp().and_then(|fsdp| fsdp.param_dtype) {
             Some(dtype) => weight.view.dtype = dtype,
             None => {}
@@ -157,7 +158,13 @@ impl<'t, 'c> Loader<'t, 'c> {
     }
 
     /// Has the parameter sharded.
-    pub(super) fn add_member(&mut self, parameter: &Tensor<'t>, block: Option<usize>, is_own_unit: bool) {
+    pub(super) fn add_member(
+        &mut self,
+        parameter: &Tensor<'t>,
+        block: Option<usize>,
+        is_own_unit: bool,
+        is_embedding: bool,
+    ) {
         let leaf = match parameter.view.edge.target() {
             Target::Leaf(leaf) => Some(leaf),
             _ => None,
@@ -167,7 +174,9 @@ impl<'t, 'c> Loader<'t, 'c> {
             is_own_unit,
             leaf,
             elements: parameter.numel(),
+            rows: u64::from(parameter.dims().first().copied().unwrap_or(1)),
             dtype: parameter.dtype(),
+            is_embedding,
         });
     }
 
@@ -219,7 +228,9 @@ impl<'t, 'c> Loader<'t, 'c> {
                     is_own_unit: false,
                     leaf: None,
                     elements: elements.div_ceil(2 * dtype.size()),
+                    rows: elements.div_ceil(2 * dtype.size()),
                     dtype,
+                    is_embedding: false,
                 });
                 base
             }

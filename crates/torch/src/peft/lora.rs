@@ -15,7 +15,7 @@ pub(super) struct Lora<'t> {
     /// DoRA's.
     pub(super) magnitude: Option<Tensor<'t>>,
     pub(super) dropout: bool,
-    /// Their format, in which they may not be gathered.
+    /// Their format as the layer sees it, which is not always the one they are gathered in.
     pub(super) dtype: Dtype,
     /// A dense layer's output has the input's format.
     pub(super) returns_input_format: bool,
@@ -42,6 +42,9 @@ impl<'t> Lora<'t> {
             LoraATraining::Unstepped => place.register.leave_unstepped(a),
         };
         own.b = place.register.train(options::methods::LORA_B, own.b.clone());
+        if place.tape.sees_gathered_format {
+            own.dtype = own.b.dtype();
+        }
         place.register.save(options::methods::LORA_A, &own.a);
         place.register.save(options::methods::LORA_B, &own.b);
         own
