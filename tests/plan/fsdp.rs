@@ -6,6 +6,7 @@ use expctl::options::{
     ShardingStrategy, TargetModules,
 };
 use expctl::torch::{Backend, Configuration, Dtype, Fsdp, MicroBatchShape, Ranks, trace};
+use expctl::trace::Account;
 
 use super::torch::{FIGURES, dtype, figures, lora, rows};
 
@@ -78,4 +79,70 @@ fn steps_of_fsdp_take_what_two_processes_take() {
     });
     assert!(wrong.is_empty(), "{} figures:\n{}", wrong.len(), wrong.join("\n"));
     assert_eq!(cases, 58);
+}
+
+/// The first rank's figures of a full training of smollm2-135m in one step.
+fn planned(ranks: u64, change: impl FnOnce(&mut Fsdp)) -> Account {
+    let mut fsdp = Fsdp {
+        per_parameter: false,
+        ranks,
+        strategy: ShardingStrategy::FullShard,
+        wraps_blocks: true,
+        backward_prefetch: BackwardPrefetch::BackwardPre,
+        forward_prefetch: false,
+        limit_all_gathers: true,
+        offload_params: false,
+        use_orig_params: false,
+        param_dtype: None,
+        upcasts: false,
+        checkpoints_within: true,
+        cpu_leads: true,
+    };
+    change(&mut fsdp);
+    let configuration = Configuration {
+        dtype: WeightDtype::Float32,
+        adapter: None,
+        ranks: Some(Ranks::Fsdp(fsdp)),
+        ..Configuration::new(Preset::named("smollm2-135m").unwrap().config())
+    };
+    let micro = MicroBatchShape {
+        batch: 1,
+        len: 16,
+        padded: false,
+        apart: 0,
+        unpadded: 0,
+    };
+    Account::of(&trace(&configuration, &[&[micro], &[micro]]), 1, 1)
+}
+
+#[test]
+fn ranks_share_what_is_there_between_steps() {
+    let bytes = 4 * Preset::named("smollm2-135m").unwrap().config().parameter_count();
+    for per_parameter in [false, true] {
+        let at_rest = |ranks| planned(ranks, |fsdp| fsdp.per_parameter = per_parameter).at_end;
+        for ranks in [2, 8] {
+            // Parameters and two moments.
+            let share = 3 * bytes / ranks;
+            let more = at_rest(ranks) - share;
+            assert!(more < share / 1000 + 20_000_000, "{per_parameter} {ranks}: {more}");
+        }
+        assert!(at_rest(8) < at_rest(2));
+    }
+}
+
+#[test]
+fn offloaded_shards_are_on_the_cpu() {
+    for per_parameter in [false, true] {
+        let of = |offload_params| {
+            planned(2, |fsdp| {
+                (fsdp.per_parameter, fsdp.offload_params) = (per_parameter, offload_params);
+            })
+        };
+        let (shared, offloaded) = (of(false), of(true));
+        let bytes = 4 * Preset::named("smollm2-135m").unwrap().config().parameter_count();
+        assert_eq!(shared.host_peak, 0);
+        // Parameters, gradients and two moments.
+        assert!(offloaded.host_peak >= 4 * bytes / 2, "{}", offloaded.host_peak);
+        assert!(shared.at_end - offloaded.at_end >= 3 * bytes / 2);
+    }
 }

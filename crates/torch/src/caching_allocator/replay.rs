@@ -389,6 +389,63 @@ mod tests {
         );
     }
 
+    #[test]
+    fn what_other_streams_use_is_free_once_they_are_awaited() {
+        let mut trace = Trace::new();
+        trace.phase(Phase::Idle);
+        let copies: Vec<_> = (0..3)
+            .map(|_| {
+                let copy = trace.alloc(30 * MIB, Category::Temporary);
+                trace.record_stream(copy);
+                trace.free(copy);
+                copy
+            })
+            .collect();
+        trace.wait_for(copies[1]);
+        for _ in 0..3 {
+            trace.alloc(30 * MIB, Category::Temporary);
+        }
+        let replayed = replay(&trace, &Settings::default(), &DeviceMemory::UNLIMITED);
+        assert_eq!(
+            replayed.peak.bytes,
+            120 * MIB,
+            "two of three are free again, and one is new"
+        );
+        assert_eq!(replayed.allocated_peak.bytes, 90 * MIB);
+    }
+
+    #[test]
+    fn streams_take_no_memory_of_each_other() {
+        let of = |stream: u8| {
+            let mut trace = Trace::new();
+            trace.phase(Phase::Idle);
+            let copy = trace.alloc(30 * MIB, Category::Temporary);
+            trace.free(copy);
+            trace.stream(stream);
+            let next = trace.alloc(30 * MIB, Category::Temporary);
+            trace.free(next);
+            trace.stream(0);
+            trace.alloc(30 * MIB, Category::Temporary);
+            replay(&trace, &Settings::default(), &DeviceMemory::UNLIMITED)
+                .peak
+                .bytes
+        };
+        assert_eq!((of(0), of(1)), (30 * MIB, 60 * MIB));
+    }
+
+    #[test]
+    fn a_full_device_takes_back_what_other_streams_cached() {
+        let mut trace = Trace::new();
+        trace.phase(Phase::Idle);
+        trace.stream(1);
+        let copy = trace.alloc(30 * MIB, Category::Temporary);
+        trace.free(copy);
+        trace.stream(0);
+        trace.alloc(40 * MIB, Category::Temporary);
+        let replayed = replay(&trace, &Settings::default(), &DeviceMemory::new(60 * MIB));
+        assert_eq!((replayed.stats.retries, replayed.out_of_memory), (1, None));
+    }
+
     /// A trace of random blocks, half of which are freed at once.
     fn passing_trace(seed: u64) -> Trace {
         let mut random = base::random::stream(seed, "blocks");
