@@ -120,7 +120,7 @@ impl Cell {
             let message = "all GPUs share the model, whatever machine they are in";
             let invalid = Invalid::idle(key, message).with("fsdp_config.sharding_strategy");
             found.add(invalid.help("leave the key out, or use `sharding_strategy: hybrid_shard`"));
-        } else if machines > 1 && self.world_size % machines != 0 {
+        } else if machines > 1 && !self.world_size.is_multiple_of(machines) {
             let message = format!(
                 "{} processes cannot be shared out among {machines} machines evenly",
                 self.world_size

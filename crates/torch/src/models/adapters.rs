@@ -176,10 +176,7 @@ struct OfLayer<'l, 't, 'c> {
 impl<'t> Register<'t> for OfLayer<'_, 't, '_> {
     fn train(&mut self, part: &'static str, tensor: Tensor<'t>) -> Tensor<'t> {
         let mut leaf = self.loader.leaf(tensor, self.module, part);
-        self.loader.add_member(&leaf, self.block, true, false);
-        if let Some(dtype) = self.loader.configuration.fsdp().and_then(|fsdp| fsdp.param_dtype) {
-            leaf.view.dtype = dtype;
-        }
+        self.loader.share(&mut leaf, self.block, true, false);
         leaf
     }
 

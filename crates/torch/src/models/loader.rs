@@ -149,18 +149,14 @@ impl<'t, 'c> Loader<'t, 'c> {
             weight = self.leaf(weight, path, name);
         }
         let is_embedding = self.module(path).kind.is_embedding();
-        self.add_member(&weight, self.block, false, is_embedding);
-        match configuration.fsdp().and_then(|fsdp| fsdp.param_dtype) {
-            Some(dtype) => weight.view.dtype = dtype,
-            None => {}
-        }
+        self.share(&mut weight, self.block, false, is_embedding);
         weight
     }
 
-    /// Has the parameter sharded.
-    pub(super) fn add_member(
+    /// Has the parameter sharded, which then has the format that it is gathered in.
+    pub(super) fn share(
         &mut self,
-        parameter: &Tensor<'t>,
+        parameter: &mut Tensor<'t>,
         block: Option<usize>,
         is_own_unit: bool,
         is_embedding: bool,
@@ -178,6 +174,9 @@ impl<'t, 'c> Loader<'t, 'c> {
             dtype: parameter.dtype(),
             is_embedding,
         });
+        if let Some(dtype) = self.configuration.fsdp().and_then(|fsdp| fsdp.param_dtype) {
+            parameter.view.dtype = dtype;
+        }
     }
 
     /// Has the optimizer update the tensor, which is `part` of the module.
