@@ -107,10 +107,12 @@ def grouped(case, model, block):
     for module in model.modules():
         if isinstance(module, block):
             fully_shard(module, reshard_after_forward=reshards, **keys)
-    embedding, norm, head = decoder.model.embed_tokens, decoder.model.norm, decoder.lm_head
-    tail = [norm, head]
+    embedding, head = decoder.model.embed_tokens, decoder.lm_head
+    # accelerate finds no last norm in a model of PEFT's.
+    norm = [] if case["rank"] else [decoder.model.norm]
+    tail = [*norm, head]
     if head.weight is embedding.weight:
-        tail = [norm, embedding, head]
+        tail = [*norm, embedding, head]
     else:
         fully_shard(embedding, reshard_after_forward=reshards, **keys)
     fully_shard(tail, reshard_after_forward=False, **keys)

@@ -103,6 +103,7 @@ fn planned(ranks: u64, change: impl FnOnce(&mut Fsdp)) -> Account {
         dtype: WeightDtype::Float32,
         adapter: None,
         ranks: Some(Ranks::Fsdp(fsdp)),
+        backend: Backend::Cpu,
         ..Configuration::new(Preset::named("smollm2-135m").unwrap().config())
     };
     let micro = MicroBatchShape {
@@ -123,10 +124,9 @@ fn ranks_share_what_is_there_between_steps() {
         for ranks in [2, 8] {
             // Parameters and two moments.
             let share = 3 * bytes / ranks;
-            let more = at_rest(ranks) - share;
-            assert!(more < share / 1000 + 20_000_000, "{per_parameter} {ranks}: {more}");
+            let more = at_rest(ranks).abs_diff(share);
+            assert!(more < share / 100, "{per_parameter} {ranks}: {more}");
         }
-        assert!(at_rest(8) < at_rest(2));
     }
 }
 
@@ -142,7 +142,11 @@ fn offloaded_shards_are_on_the_cpu() {
         let bytes = 4 * Preset::named("smollm2-135m").unwrap().config().parameter_count();
         assert_eq!(shared.host_peak, 0);
         // Parameters, gradients and two moments.
-        assert!(offloaded.host_peak >= 4 * bytes / 2, "{}", offloaded.host_peak);
-        assert!(shared.at_end - offloaded.at_end >= 3 * bytes / 2);
+        for (there, expected) in [
+            (offloaded.host_peak, 4 * bytes / 2),
+            (shared.at_end - offloaded.at_end, 3 * bytes / 2),
+        ] {
+            assert!(there.abs_diff(expected) < expected / 100, "{there} {expected}");
+        }
     }
 }

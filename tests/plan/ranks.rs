@@ -143,6 +143,53 @@ fn what_is_not_of_ranks_is_refused() {
             "stack: torch, world_size: 2, distributed: fsdp, fsdp_config: { fsdp_sharding_strategy: FULL_SHARD }",
             "did you mean `sharding_strategy`?",
         ),
+        (
+            "stack: torch, world_size: 2, distributed: fsdp, fsdp_config: { version: 2, forward_prefetch: true }",
+            "FSDP2 has no such option",
+        ),
+        (
+            "stack: torch, world_size: 2, distributed: fsdp, fsdp_config: { reshard_after_forward: true }",
+            "FSDP1 has no such option",
+        ),
+        (
+            "stack: torch, world_size: 2, distributed: fsdp, fsdp_config: { version: 3 }",
+            "there is no FSDP3",
+        ),
+        (
+            "stack: torch, world_size: 2, distributed: fsdp, rank: 0, fsdp_config: { auto_wrap_policy: no_wrap, \
+             forward_prefetch: true }",
+            "the model is one unit",
+        ),
+        (
+            "stack: torch, world_size: 2, distributed: fsdp, fsdp_config: { auto_wrap_policy: no_wrap }",
+            "PEFT's policy",
+        ),
+        (
+            "stack: torch, world_size: 2, distributed: fsdp, rank: 0, optim: rsvd",
+            "rsvd projects whole ones",
+        ),
+        (
+            "stack: torch, world_size: 2, distributed: fsdp, rank: 0, optim: adamw_8bit",
+            "over embeddings",
+        ),
+        (
+            "stack: torch, world_size: 2, distributed: fsdp, rank: 0, trainable: ['.*norm'], fsdp_config: { \
+             use_orig_params: false }",
+            "only with `use_orig_params`",
+        ),
+        (
+            "stack: torch, world_size: 2, distributed: fsdp, fsdp_config: { offload_params: true, sharding_strategy: \
+             no_shard }",
+            "where something is shared",
+        ),
+        (
+            "stack: torch, world_size: 2, distributed: fsdp, torch: { zero_grad: never }",
+            "filled with zeros",
+        ),
+        (
+            "stack: torch, world_size: 2, distributed: fsdp, torch: { device_map: true }",
+            "the CPU loads what FSDP shares",
+        ),
         ("stack: torch, num_processes: 2", "did you mean `world_size`?"),
         ("stack: torch, gpu: 2xt4", "several GPUs are `--gpu 2xa100-80gb`"),
     ] {
@@ -151,5 +198,25 @@ fn what_is_not_of_ranks_is_refused() {
             .expctl(&["validate", "spec.yaml"])
             .exits(2)
             .stderr_has(message);
+    }
+}
+
+/// What only a model or a release can tell.
+#[test]
+fn what_fsdp_cannot_wrap_is_refused_by_the_plan() {
+    for (keys, message) in [
+        (
+            "fsdp_config: { transformer_layer_cls_to_wrap: GPTBlock }",
+            "its blocks are LlamaDecoderLayer",
+        ),
+        (
+            "fsdp_config: { version: 2 }, torch: { torch_version: '2.5.1' }",
+            "from PyTorch 2.6 on",
+        ),
+        ("torch: { torch_version: '1.13.1' }", "before PyTorch 2.0"),
+    ] {
+        let spec =
+            format!("name: x\ndefaults: {{ model: tiny, stack: torch, world_size: 2, distributed: fsdp, {keys} }}\n");
+        Project::new(&spec).plan(&[]).exits(2).stderr_has(message);
     }
 }

@@ -64,13 +64,9 @@ pub struct Description {
 }
 
 impl Description {
-    /// The class of a block in transformers.
+    /// The class of a decoder's block in transformers.
     pub fn block_class(&self) -> String {
-        match self.model_type {
-            "bert" => "BertLayer".into(),
-            "distilbert" => "TransformerBlock".into(),
-            _ => format!("{}DecoderLayer", self.class),
-        }
+        format!("{}DecoderLayer", self.class)
     }
 
     /// The module of that name, if the family has it.

@@ -65,7 +65,7 @@ pub(super) fn other_lead(configuration: &Configuration) -> Option<OtherLead> {
         Some(Ranks::Ddp(_)) if configuration.pytorch.records_streams => {
             "lead of the CPU over NCCL while weights are broadcast"
         }
-        Some(Ranks::Fsdp(fsdp)) => {
+        Some(Ranks::Fsdp(fsdp)) if !fsdp.per_parameter => {
             fsdp.cpu_leads = false;
             "lead of the CPU over the GPU"
         }

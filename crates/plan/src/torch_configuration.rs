@@ -39,7 +39,7 @@ pub(super) fn torch_configuration(
     check_reentrant(cell, &model, &transformers)?;
     check_prefix(cell, &transformers)?;
     check_ddp(cell, &transformers)?;
-    check_wrapped(cell, &model)?;
+    check_wrapped(cell, &model, &pytorch)?;
     check_generation(cell, &transformers)?;
     Ok(Configuration {
         model,
@@ -99,7 +99,7 @@ fn ranks(cell: &Cell, transformers: &Transformers) -> Option<Ranks> {
 }
 
 /// How FSDP shares a model. accelerate gives it the format of mixed precision, and makes what is trained float32 then;
-/// of int4 with adapters, transformers' Trainer gives it that of the storage (`_fsdp_qlora_plugin_updates`).
+/// of int4 with adapters, transformers' Trainer gives version 1 that of the storage (`_fsdp_qlora_plugin_updates`).
 fn fsdp(cell: &Cell, transformers: &Transformers) -> Fsdp {
     let config = &cell.fsdp_config;
     let machines = match config.sharding_strategy.is_hybrid() {
@@ -111,9 +111,10 @@ fn fsdp(cell: &Cell, transformers: &Transformers) -> Fsdp {
         Autocast::Bfloat16 => Some(Dtype::Bfloat16),
         Autocast::Float16 => Some(Dtype::Float16),
     };
-    let storage = (cell.dtype == options::Dtype::Int4).then(|| Dtype::floating(cell.bnb_4bit_compute_dtype.into()));
+    let (is_first, is_int4) = (config.version == 1, cell.dtype == options::Dtype::Int4);
+    let storage = (is_first && is_int4).then(|| Dtype::floating(cell.bnb_4bit_compute_dtype.into()));
     Fsdp {
-        per_parameter: config.version == 2,
+        per_parameter: !is_first,
         ranks: (cell.world_size / machines) as u64,
         strategy: match config.reshard_after_forward {
             Some(false) => ShardingStrategy::ShardGradOp,
@@ -124,9 +125,9 @@ fn fsdp(cell: &Cell, transformers: &Transformers) -> Fsdp {
         forward_prefetch: config.forward_prefetch,
         limit_all_gathers: config.limit_all_gathers,
         offload_params: config.offload_params,
-        use_orig_params: config.use_orig_params && config.version == 1,
+        use_orig_params: config.use_orig_params && is_first,
         param_dtype: storage.or(mixed),
-        upcasts: mixed.is_some(),
+        upcasts: mixed.is_some() && (is_first || !is_int4),
         checkpoints_within: config
             .activation_checkpointing
             .unwrap_or(transformers.checkpoints_within),
@@ -193,8 +194,16 @@ fn check_ddp(cell: &Cell, transformers: &Transformers) -> Result<(), Mistake> {
         .help("leave `torch.ddp_find_unused_parameters` out, or use `torch: { use_reentrant: false }`"))
 }
 
-/// Checks that the class of blocks is one of the model's.
-fn check_wrapped(cell: &Cell, model: &ModelConfig) -> Result<(), Mistake> {
+/// Checks that there is such an FSDP, and that the class of blocks is one of the model's.
+fn check_wrapped(cell: &Cell, model: &ModelConfig, pytorch: &Pytorch) -> Result<(), Mistake> {
+    if cell.is_fsdp() && !pytorch.has_fsdp {
+        let message = "FSDP before PyTorch 2.0 has not been studied";
+        return Err(Mistake::new(message).help("use a newer `torch_version`, or `distributed: ddp`"));
+    }
+    if cell.is_fsdp() && cell.fsdp_config.version == 2 && !pytorch.has_fully_shard {
+        let message = "accelerate has FSDP2 from PyTorch 2.6 on";
+        return Err(Mistake::new(message).help("use `fsdp_config: { version: 1 }`, or a newer `torch_version`"));
+    }
     let Some(named) = &cell.fsdp_config.transformer_layer_cls_to_wrap else {
         return Ok(());
     };

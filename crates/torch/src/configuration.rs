@@ -77,6 +77,13 @@ pub struct Fsdp {
     pub cpu_leads: bool,
 }
 
+impl Fsdp {
+    /// True if the gradients are clipped by FSDP1's own function, which it has where something is shared.
+    pub(super) fn clips_shards(&self) -> bool {
+        !self.per_parameter && self.strategy != ShardingStrategy::NoShard
+    }
+}
+
 /// How several ranks train together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ranks {
@@ -251,6 +258,12 @@ impl Configuration {
     /// True if the first product with a weight makes tiles of it.
     pub(super) fn tiles_weights(&self) -> bool {
         self.dtype == options::Dtype::Int8 && self.bitsandbytes.has_tiled_int8
+    }
+
+    /// True if the first step does what none after it does: it may put tiles in the place of weights, and FSDP1 learns the
+    /// order of the forward pass.
+    pub(super) fn first_step_differs(&self) -> bool {
+        self.tiles_weights() || self.fsdp().is_some_and(|fsdp| !fsdp.per_parameter)
     }
 
     /// True if a step leaves nothing that the next one releases or adds to, so that its events can be repeated.

@@ -41,6 +41,8 @@ pub(super) struct Units {
     /// FSDP2's unit of the embeddings, and that of the last norm and the head, which tied embeddings are in.
     embedding: Option<UnitId>,
     tail: Option<UnitId>,
+    /// FSDP2's units that become whole with the first node of the root.
+    begin_with_root: Vec<UnitId>,
     /// FSDP2's tensors that stay until the next unit is copied out, or reduced.
     copied: Option<StorageId>,
     reduced: Option<StorageId>,

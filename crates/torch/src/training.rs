@@ -6,7 +6,7 @@ use options::{Generation, OutputLifetime, ZeroGrad};
 use trace::Trace;
 use trace::{Category, Module, Phase};
 
-use super::configuration::{Configuration, MicroBatchShape, Ranks};
+use super::configuration::{Configuration, Fsdp, MicroBatchShape, Ranks};
 use super::ddp::Reducer;
 use super::dtype::Dtype;
 use super::frames::Frame;
@@ -74,7 +74,7 @@ fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[Step
                 reducer = Some(Reducer::new(tape, *ddp, &parameters));
             }
             Ranks::Fsdp(fsdp) => {
-                tape.shard(fsdp, &members, configuration.model.num_hidden_layers);
+                tape.shard(fsdp, &members, &configuration.model);
                 trainable = tape.sharded(&trainable);
             }
         }
@@ -113,8 +113,7 @@ fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[Step
                 _ => {
                     let begin = tape.written();
                     training.step(micros);
-                    // The first step may put tiles in the place of weights, which none after it does.
-                    let repeats = number > 1 || !configuration.tiles_weights();
+                    let repeats = number > 1 || !configuration.first_step_differs();
                     last = repeats.then(|| (micros, begin..tape.written()));
                 }
             }
@@ -189,7 +188,7 @@ impl Training<'_, '_> {
             layer: None,
         });
         if self.configuration.max_grad_norm > 0.0 {
-            match self.configuration.fsdp().is_some_and(|fsdp| !fsdp.per_parameter) {
+            match self.configuration.fsdp().is_some_and(Fsdp::clips_shards) {
                 true => tape.clip_sharded_grad_norm(self.trainable.len()),
                 false => tape.clip_grad_norm(&self.gradients()),
             }
@@ -214,11 +213,7 @@ impl Training<'_, '_> {
     fn generate(&self, generation: &Generation) {
         let tape = self.tape;
         tape.autocast(self.configuration.autocast_dtype(), || {
-            tape.evaluate(|| {
-                tape.in_unit(tape.root_unit(), false, || {
-                    self.model.generate(tape, self.configuration, generation);
-                });
-            });
+            tape.evaluate(|| self.model.generate(tape, self.configuration, generation));
         });
     }
 

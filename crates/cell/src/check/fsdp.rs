@@ -1,7 +1,7 @@
 //! What FSDP can share, and what it is planned with.
 
 use options::invalid::{Invalid, at_least};
-use options::{AdapterMethod, AutoWrapPolicy, Bias, LoraATraining};
+use options::{AdapterMethod, AutoWrapPolicy, Bias, LoraATraining, ShardingStrategy, ZeroGrad};
 
 use super::super::{Adapter, Cell, Checkpointing, Distributed, Dtype, FsdpConfig, Optimizer, Task, Upcast};
 use super::found::Found;
@@ -29,6 +29,40 @@ impl Cell {
         }
         self.check_shared_weights(found);
         self.check_shared_adapters(found);
+        if self.task == Task::SequenceClassification {
+            let invalid = Invalid::new("task", "FSDP is not planned with encoders yet");
+            found.add(invalid.with("distributed").help(OR_DDP));
+        }
+        if self.torch.zero_grad == ZeroGrad::Never {
+            let invalid = Invalid::new(
+                "torch.zero_grad",
+                "gradients that are filled with zeros are not planned under FSDP yet",
+            );
+            found.add(invalid.with("distributed").help("leave the key out"));
+        }
+        if self.torch.device_map.is_some() {
+            let invalid = Invalid::idle("torch.device_map", "the CPU loads what FSDP shares");
+            found.add(invalid.with("distributed").help("leave the key out"));
+        }
+        if self.optim.is_8bit() && self.method().is_none() {
+            let message = "FSDP is not planned with an optimizer of 8 bits over embeddings: nobody has looked at how many bits \
+                           their states have";
+            let invalid = Invalid::new("optim", message).with("distributed").with("rank");
+            found.add(invalid.help("use `optim: adamw`, or train adapters alone"));
+        }
+        let is_alone = self.world_size == fsdp.num_machines && fsdp.sharding_strategy.is_hybrid();
+        if fsdp.offload_params && (is_alone || fsdp.sharding_strategy == ShardingStrategy::NoShard) {
+            let invalid = Invalid::new(
+                "fsdp_config.offload_params",
+                "FSDP is planned with the CPU where something is shared",
+            );
+            found.add(
+                invalid
+                    .with("fsdp_config.sharding_strategy")
+                    .help("use `sharding_strategy: full_shard`"),
+            );
+        }
+        self.check_units(fsdp, found);
         if self.torch.generation.is_some() {
             let invalid = Invalid::new(
                 "torch.generation",
@@ -44,7 +78,7 @@ impl Cell {
             found.add(invalid.with("fsdp_config.offload_params").help("use `optim: adamw`"));
         }
         if self.optim == Optimizer::Rsvd {
-            let invalid = Invalid::new("optim", "FSDP's shards are flat, and rsvd projects matrices");
+            let invalid = Invalid::new("optim", "FSDP shares matrices, and rsvd projects whole ones");
             found.add(invalid.with("distributed").help("use `optim: adamw`"));
         }
     }
@@ -102,14 +136,32 @@ impl Cell {
                     let invalid = of_other(key, is_set);
                     invalid.into_iter().for_each(|invalid| found.add(invalid.help(help)));
                 }
-                if self.task == Task::SequenceClassification {
-                    let invalid = Invalid::new("fsdp_config.version", "FSDP2 is not planned with encoders yet");
-                    found.add(invalid.with("task").help("use `version: 1`"));
-                }
             }
             other => {
                 let invalid = Invalid::new("fsdp_config.version", format!("there is no FSDP{other}"));
                 found.add(invalid.help("use 1 or 2"));
+            }
+        }
+    }
+
+    /// One unit has no next, and one that is whole is not gathered.
+    fn check_units(&self, fsdp: &FsdpConfig, found: &mut Found) {
+        let default = FsdpConfig::default();
+        let (by, message) = if fsdp.auto_wrap_policy == AutoWrapPolicy::NoWrap {
+            ("fsdp_config.auto_wrap_policy", "the model is one unit")
+        } else if fsdp.sharding_strategy == ShardingStrategy::NoShard {
+            ("fsdp_config.sharding_strategy", "no unit is gathered")
+        } else {
+            return;
+        };
+        for (key, is_set) in [
+            ("backward_prefetch", fsdp.backward_prefetch != default.backward_prefetch),
+            ("forward_prefetch", fsdp.forward_prefetch),
+            ("limit_all_gathers", !fsdp.limit_all_gathers),
+        ] {
+            if is_set {
+                let invalid = Invalid::idle(format!("fsdp_config.{key}"), message);
+                found.add(invalid.with(by).help("leave the key out"));
             }
         }
     }
@@ -169,9 +221,6 @@ impl Cell {
             let message = "transformers' Trainer wraps a model with LoRA by PEFT's policy: blocks, and each factor";
             let invalid = Invalid::idle("fsdp_config.auto_wrap_policy", message).with("adapter");
             found.add(invalid.help("leave the key out"));
-        }
-        if self.task == Task::SequenceClassification {
-            found.add(not_yet("task", "FSDP is not planned with adapters of encoders yet"));
         }
         if self.modules_to_save.is_some() {
             found.add(not_yet(

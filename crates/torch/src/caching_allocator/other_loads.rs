@@ -60,7 +60,11 @@ fn play<'e>(allocator: &mut CachingAllocator, events: impl Iterator<Item = &'e E
     for event in events {
         match *event {
             Event::Alloc { block, bytes, category } if category.is_tensor() => {
-                allocations[block.index()] = Some(allocator.malloc(bytes).ok()?);
+                let taken = allocator.malloc(bytes).or_else(|_| {
+                    other_streams.freed().for_each(|freed| allocator.free(freed));
+                    allocator.malloc(bytes)
+                });
+                allocations[block.index()] = Some(taken.ok()?);
             }
             Event::Free { block } => {
                 let Some(allocation) = allocations[block.index()].take() else {
@@ -75,7 +79,10 @@ fn play<'e>(allocator: &mut CachingAllocator, events: impl Iterator<Item = &'e E
             Event::Await { block } => other_streams.done_up_to(block).for_each(|freed| allocator.free(freed)),
             Event::Synchronize => other_streams.done().for_each(|freed| allocator.free(freed)),
             Event::Stream(stream) => allocator.use_stream(stream),
-            Event::EmptyCache => allocator.empty_cache(),
+            Event::EmptyCache => {
+                other_streams.freed().for_each(|freed| allocator.free(freed));
+                allocator.empty_cache();
+            }
             _ => {}
         }
     }

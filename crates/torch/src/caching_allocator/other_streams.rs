@@ -43,6 +43,11 @@ impl<T> OtherStreams<T> {
         self.freed.drain(..at.map_or(0, |at| at + 1)).map(|(_, of)| of)
     }
 
+    /// All that is freed, for whose streams the allocator waits.
+    pub(super) fn freed(&mut self) -> impl Iterator<Item = T> + '_ {
+        self.freed.drain(..).map(|(_, of)| of)
+    }
+
     /// The other streams are done with everything.
     pub(super) fn done(&mut self) -> impl Iterator<Item = T> + '_ {
         self.used.clear();

@@ -196,7 +196,17 @@ impl Replay {
                 if !category.is_tensor() {
                     return true;
                 }
-                match allocator.malloc(bytes) {
+                let mut taken = allocator.malloc(bytes);
+                if taken.is_err() && self.awaited_bytes > 0 {
+                    // It waits for the other streams before it gives up.
+                    allocator.stats.out_of_memory -= 1;
+                    self.awaited_bytes = 0;
+                    self.other_streams
+                        .freed()
+                        .for_each(|allocation| allocator.free(allocation));
+                    taken = allocator.malloc(bytes);
+                }
+                match taken {
                     Ok(allocation) => self.blocks[block.index()] = Some(allocation),
                     Err(error) => {
                         let moment = self.moment;
@@ -243,7 +253,13 @@ impl Replay {
             }
             Event::Module(module) => self.moment.module = Some(module),
             Event::Step(step) => self.moment.step = step,
-            Event::EmptyCache => allocator.empty_cache(),
+            Event::EmptyCache => {
+                self.awaited_bytes = 0;
+                self.other_streams
+                    .freed()
+                    .for_each(|allocation| allocator.free(allocation));
+                allocator.empty_cache();
+            }
             Event::StepEnd => {
                 let stats = &allocator.stats().all;
                 self.reserved.allocated_after_steps.add(stats.allocated.current);
@@ -431,6 +447,19 @@ mod tests {
                 .bytes
         };
         assert_eq!((of(0), of(1)), (30 * MIB, 60 * MIB));
+    }
+
+    #[test]
+    fn a_full_device_waits_for_other_streams() {
+        let mut trace = Trace::new();
+        trace.phase(Phase::Idle);
+        let copy = trace.alloc(30 * MIB, Category::Temporary);
+        trace.record_stream(copy);
+        trace.free(copy);
+        trace.alloc(40 * MIB, Category::Temporary);
+        let replayed = replay(&trace, &Settings::default(), &DeviceMemory::new(60 * MIB));
+        assert_eq!((replayed.stats.out_of_memory, replayed.out_of_memory), (0, None));
+        assert_eq!(replayed.at_end, 40 * MIB);
     }
 
     #[test]

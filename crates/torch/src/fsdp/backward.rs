@@ -5,6 +5,7 @@ use options::BackwardPrefetch;
 use trace::Category;
 
 use super::{Parameter, State, Units, stream};
+use crate::configuration::Fsdp;
 use crate::tape::{Tape, Tensor};
 use crate::view::{StorageId, UnitId};
 
@@ -65,7 +66,7 @@ impl Tape {
     pub(crate) fn gradient_in_unit(&self, id: UnitId) {
         self.with_units(|units| {
             let unit = units.unit(id);
-            unit.awaited = unit.awaited.saturating_sub(1);
+            unit.awaited -= 1;
             if unit.awaited == 0 {
                 units.ready.push(id);
             }
@@ -199,7 +200,11 @@ impl Units {
             let own = match reduce_dtype == unit.dtype {
                 true => flat,
                 false => {
-                    let own = tape.alloc(unit.elements * unit.dtype.size(), Category::Gradient);
+                    let bytes = unit.elements * unit.dtype.size();
+                    let own = tape.on(stream::POST_BACKWARD, || tape.alloc(bytes, Category::Gradient));
+                    if leads {
+                        tape.record_stream(flat);
+                    }
                     tape.release(flat);
                     own
                 }
@@ -264,5 +269,12 @@ impl Units {
                 tape.release(gradient);
             }
         }
+    }
+}
+
+impl Fsdp {
+    /// True if a unit is let go in the backward pass of a micro-batch whose gradients are not reduced, too.
+    fn frees_in_backward(&self, syncs: bool) -> bool {
+        syncs || self.strategy.reshards_after_forward()
     }
 }

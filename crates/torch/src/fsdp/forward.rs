@@ -3,7 +3,6 @@
 use trace::Category;
 
 use super::{State, Units};
-use crate::configuration::Fsdp;
 use crate::tape::{Mode, Tape, Tensor};
 use crate::view::{Target, UnitId};
 
@@ -81,14 +80,19 @@ impl Tape {
     pub(crate) fn in_unit<R>(&self, unit: Option<UnitId>, input_wants_gradient: bool, work: impl FnOnce() -> R) -> R {
         let Some(unit) = unit else { return work() };
         let runs_hooks = !self.stopped.get() && self.pre_forward(unit, input_wants_gradient);
+        let nodes = self.graph.borrow().nodes.len();
         let before = self.unit.replace(Some(unit));
         let result = work();
         self.unit.set(before);
         // A recomputation that has all it needs ends without returning.
         if runs_hooks && !self.stopped.get() {
+            let output_wants_gradient = match self.mode() {
+                Mode::Recompute(_) => true,
+                _ => self.graph.borrow().nodes.len() > nodes,
+            };
             self.with_units(|units| match units.fsdp.per_parameter {
-                true => units.group_post_forward(self, unit),
-                false => units.post_forward(self, unit),
+                true => units.group_post_forward(self, unit, output_wants_gradient),
+                false => units.post_forward(self, unit, output_wants_gradient),
             });
         }
         result
@@ -173,7 +177,7 @@ impl Units {
     }
 
     /// `_post_forward`.
-    fn post_forward(&mut self, tape: &Tape, id: UnitId) {
+    fn post_forward(&mut self, tape: &Tape, id: UnitId, output_wants_gradient: bool) {
         let place = self.after_forward.len();
         self.after_forward.push(id);
         self.unit(id).after_forward.get_or_insert(place);
@@ -181,17 +185,10 @@ impl Units {
         let frees = id != self.root && self.fsdp.strategy.reshards_after_forward() || !self.unit(id).is_shared();
         self.let_go(tape, id, frees);
         let unit = self.unit(id);
-        if tape.mode() != Mode::NoGrad {
+        if output_wants_gradient {
             unit.is_hooked = true;
             unit.needs_backward = true;
         }
         unit.state = State::Idle;
-    }
-}
-
-impl Fsdp {
-    /// True if a unit is let go in the backward pass of a micro-batch whose gradients are not reduced, too.
-    pub(super) fn frees_in_backward(&self, syncs: bool) -> bool {
-        syncs || self.strategy.reshards_after_forward()
     }
 }

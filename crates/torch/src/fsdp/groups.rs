@@ -24,18 +24,22 @@ impl Units {
     }
 
     /// `post_forward`, once all of the unit's modules have run.
-    pub(super) fn group_post_forward(&mut self, tape: &Tape, id: UnitId) {
+    pub(super) fn group_post_forward(&mut self, tape: &Tape, id: UnitId, output_wants_gradient: bool) {
         if id == self.root {
             return self.end_forward(tape);
         }
         let unit = self.unit(id);
         unit.modules_run += 1;
-        if unit.modules_run < unit.modules {
-            return;
+        unit.is_hooked |= output_wants_gradient;
+        if unit.modules_run == unit.modules {
+            self.end_group(tape, id);
         }
+    }
+
+    fn end_group(&mut self, tape: &Tape, id: UnitId) {
+        let unit = self.unit(id);
         unit.modules_run = 0;
         unit.state = State::Idle;
-        unit.is_hooked |= tape.mode() != Mode::NoGrad;
         // A checkpoint is run again.
         if tape.in_backward.get() {
             return;
@@ -49,23 +53,26 @@ impl Units {
     }
 
     /// The model's forward pass is done. Units of whose modules some did not run, as the head with a loss of its own, are
-    /// done too.
+    /// done too, and become whole at the beginning of the backward pass (`_force_complete_incomplete_states`).
     fn end_forward(&mut self, tape: &Tape) {
         if let Some(before) = self.copied.take() {
             tape.release(before);
         }
-        let root = self.root;
-        for id in self.ids().filter(|id| *id != root) {
-            let unit = self.unit(id);
-            if unit.modules_run > 0 {
-                unit.modules_run = unit.modules - 1;
-                self.group_post_forward(tape, id);
+        for id in self.ids() {
+            if self.unit(id).modules_run > 0 {
+                self.end_group(tape, id);
+                self.begin_with_root.push(id);
             }
         }
     }
 
     /// `pre_backward`: the unit becomes whole, and the next one arrives already.
     pub(super) fn group_pre_backward(&mut self, tape: &Tape, id: UnitId) {
+        if id == self.root {
+            for incomplete in std::mem::take(&mut self.begin_with_root) {
+                self.group_pre_backward(tape, incomplete);
+            }
+        }
         if !std::mem::take(&mut self.unit(id).is_hooked) {
             return;
         }
@@ -149,6 +156,7 @@ impl Units {
         }
         self.after_forward.clear();
         self.awaiting_input.clear();
+        self.begin_with_root.clear();
     }
 
     /// `unshard`: the parameters arrive in one tensor.

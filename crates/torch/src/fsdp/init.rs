@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use arch::ModelConfig;
 use options::ShardingStrategy;
 use trace::Category;
 
@@ -33,11 +34,11 @@ pub(crate) struct Member {
 
 impl Tape {
     /// Shards the model, unit by unit: those within a block, the block, and in the end what is in no block.
-    pub(crate) fn shard(&self, fsdp: &Fsdp, members: &[Member], blocks: usize) {
+    pub(crate) fn shard(&self, fsdp: &Fsdp, members: &[Member], model: &ModelConfig) {
         let mut units = Units::new(*fsdp);
         let mut of_root: Vec<&Member> = members.iter().collect();
         if fsdp.wraps_blocks {
-            for block in 0..blocks {
+            for block in 0..model.num_hidden_layers {
                 let of_block = of_root.extract_if(.., |member| member.block == Some(block)).collect();
                 let rest = units.add_own(self, of_block);
                 let id = units.add(self, &rest);
@@ -46,7 +47,7 @@ impl Tape {
             of_root = units.add_own(self, of_root);
         }
         if fsdp.per_parameter {
-            units.add_embedding_and_tail(self, std::mem::take(&mut of_root));
+            units.add_embedding_and_tail(self, std::mem::take(&mut of_root), model.tie_word_embeddings);
         }
         units.root = units.add(self, &of_root);
         if fsdp.upcasts && !fsdp.per_parameter {
@@ -65,6 +66,7 @@ impl Units {
             root: UnitId(0),
             embedding: None,
             tail: None,
+            begin_with_root: Vec::new(),
             copied: None,
             reduced: None,
             after_forward: Vec::new(),
@@ -93,11 +95,9 @@ impl Units {
     /// The units that accelerate makes of what is in no block: the embeddings, and the last norm with the head, which
     /// stays whole after the forward pass (`fsdp2_prepare_model` in `utils/fsdp_utils.py` of 1.15). Tied embeddings are
     /// among the latter.
-    fn add_embedding_and_tail(&mut self, tape: &Tape, members: Vec<&Member>) {
+    fn add_embedding_and_tail(&mut self, tape: &Tape, members: Vec<&Member>, is_tied: bool) {
         let (embedding, tail): (Vec<&Member>, Vec<&Member>) =
             members.into_iter().partition(|member| member.is_embedding);
-        // The head has no parameter of its own where it is tied.
-        let is_tied = tail.iter().all(|member| member.rows == member.elements);
         let tail = match is_tied {
             true => [tail, embedding].concat(),
             false => {
@@ -141,7 +141,7 @@ impl Units {
         });
         let parameters: Vec<_> = parameters.collect();
         if self.fsdp.per_parameter {
-            return self.add_group(tape, parameters, ranks);
+            return self.add_group(tape, members, parameters, ranks);
         }
         let sum: u64 = parameters.iter().map(|parameter| parameter.elements).sum();
         // Padded for the ranks at once, where parameters are padded at all.
@@ -157,13 +157,9 @@ impl Units {
             .collect();
         tape.broadcast_all(&bytes);
         let flat = tape.alloc(elements * dtype.size(), Category::Parameter);
-        let category = match self.fsdp.offload_params {
-            true => Category::Offloaded,
-            false => Category::Parameter,
-        };
         let shard = match ranks {
             1 => flat,
-            _ => tape.alloc(shard_elements * dtype.size(), category),
+            _ => tape.alloc(shard_elements * dtype.size(), self.category(members)),
         };
         if ranks > 1 {
             tape.release(flat);
@@ -184,15 +180,21 @@ impl Units {
         id
     }
 
+    /// The category of a shard of these.
+    fn category(&self, members: &[&Member]) -> Category {
+        match members.iter().all(|member| member.is_own_unit) {
+            _ if self.fsdp.offload_params => Category::Offloaded,
+            true => Category::Adapter,
+            false => Category::Parameter,
+        }
+    }
+
     /// Makes one of FSDP2's units. Each parameter comes to the GPU by itself, and the rank keeps its part
     /// (`fsdp2_load_full_state_dict`).
-    fn add_group(&mut self, tape: &Tape, parameters: Vec<Parameter>, ranks: u64) -> UnitId {
-        let category = match self.fsdp.offload_params {
-            true => Category::Offloaded,
-            false => Category::Parameter,
-        };
-        for parameter in &parameters {
+    fn add_group(&mut self, tape: &Tape, members: &[&Member], parameters: Vec<Parameter>, ranks: u64) -> UnitId {
+        for (parameter, member) in parameters.iter().zip(members) {
             let whole = tape.alloc(parameter.elements * parameter.dtype.size(), Category::Temporary);
+            let category = self.category(&[member]);
             tape.alloc(parameter.shard_elements * parameter.dtype.size(), category);
             tape.release(whole);
         }

@@ -134,12 +134,14 @@ impl<'t> Loader<'t, '_> {
     }
 
     fn record(&mut self, block: Option<usize>, module: &'static str, part: &'static str, tensor: &Tensor<'t>) {
+        // A shard has its own format, and not that in which it is gathered.
+        let adapter = self.configuration.adapter.as_ref().filter(|_| self.tape.is_sharded);
         self.saved.push(SavedTensor {
             block,
             module,
             part,
             dims: tensor.view.layout.dims,
-            dtype: tensor.dtype(),
+            dtype: adapter.map_or(tensor.dtype(), |adapter| Dtype::floating(adapter.dtype)),
         });
     }
 

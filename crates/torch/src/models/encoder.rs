@@ -225,12 +225,6 @@ impl<'t> Encoder<'t> {
     }
 
     fn block(&self, index: usize, hidden: &Tensor<'t>, mask: Option<&Tensor<'t>>) -> Tensor<'t> {
-        hidden
-            .tape
-            .in_checkpoint(index, hidden, || self.block_in_checkpoint(index, hidden, mask))
-    }
-
-    fn block_in_checkpoint(&self, index: usize, hidden: &Tensor<'t>, mask: Option<&Tensor<'t>>) -> Tensor<'t> {
         let block = &self.blocks[index];
         let enter = |name| {
             let layer = Some(index as u16);
@@ -329,17 +323,15 @@ impl<'t> Encoder<'t> {
             tape.padding_mask(micro.batch, micro.len, is_eager.then(|| hidden.dtype()))
         });
         for index in 0..self.blocks.len() {
-            let output = tape.in_block(index, &hidden, || {
-                if !configuration.gradient_checkpointing.recomputes(index) {
-                    return self.block(index, &hidden, mask.as_ref());
-                }
+            hidden = if configuration.gradient_checkpointing.recomputes(index) {
                 let inputs = [Some(&hidden), mask.as_ref(), None, None, None];
                 let use_reentrant = configuration.transformers.use_reentrant;
                 tape.checkpoint(use_reentrant, index, inputs, || {
                     self.block(index, &hidden, mask.as_ref())
                 })
-            });
-            hidden = output;
+            } else {
+                self.block(index, &hidden, mask.as_ref())
+            };
         }
         part("classifier");
         let first = hidden.first_position();

@@ -61,6 +61,10 @@ pub struct Pytorch {
     /// The memory-efficient kernel of attention takes fewer heads of keys and values than of queries. From 2.14.0
     /// (pytorch/pytorch#191085).
     pub efficient_attention_takes_groups: bool,
+    /// It has `fully_shard` as accelerate uses it (`FSDP2_PYTORCH_VERSION`). From 2.6.0.
+    pub has_fully_shard: bool,
+    /// FSDP has `use_orig_params`, and has been studied. From 2.0.0.
+    pub has_fsdp: bool,
     /// What NCCL sends is kept by the allocator until NCCL is done with it, and not until the stream that freed it is. Until
     /// 2.8.0: `avoidRecordStreams_` in `torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp`.
     pub records_streams: bool,
@@ -79,6 +83,8 @@ impl Pytorch {
         checks_cudnn_dropout: true,
         cudnn_attention_takes_256: true,
         efficient_attention_takes_groups: true,
+        has_fully_shard: true,
+        has_fsdp: true,
         records_streams: false,
     };
 
@@ -110,6 +116,8 @@ impl Pytorch {
             checks_cudnn_dropout: version >= Version(2, 12, 0),
             cudnn_attention_takes_256: version >= Version(2, 14, 0),
             efficient_attention_takes_groups: version >= Version(2, 14, 0),
+            has_fully_shard: version >= Version(2, 6, 0),
+            has_fsdp: !is_first,
             records_streams: version < Version(2, 8, 0),
         })
     }
