@@ -156,7 +156,7 @@ fn what_is_not_of_ranks_is_refused() {
             "there is no FSDP3",
         ),
         (
-            "stack: torch, world_size: 2, distributed: fsdp, rank: 0, fsdp_config: { auto_wrap_policy: no_wrap, \
+            "stack: torch, world_size: 2, distributed: fsdp, rank: 0, dtype: bfloat16, fsdp_config: { auto_wrap_policy: no_wrap, \
              forward_prefetch: true }",
             "the model is one unit",
         ),
@@ -165,15 +165,15 @@ fn what_is_not_of_ranks_is_refused() {
             "PEFT's policy",
         ),
         (
-            "stack: torch, world_size: 2, distributed: fsdp, rank: 0, optim: rsvd",
+            "stack: torch, world_size: 2, distributed: fsdp, rank: 0, dtype: bfloat16, optim: rsvd",
             "rsvd projects whole ones",
         ),
         (
-            "stack: torch, world_size: 2, distributed: fsdp, rank: 0, optim: adamw_8bit",
+            "stack: torch, world_size: 2, distributed: fsdp, rank: 0, dtype: bfloat16, optim: adamw_8bit",
             "over embeddings",
         ),
         (
-            "stack: torch, world_size: 2, distributed: fsdp, rank: 0, trainable: ['.*norm'], fsdp_config: { \
+            "stack: torch, world_size: 2, distributed: fsdp, rank: 0, dtype: bfloat16, trainable: ['.*norm'], fsdp_config: { \
              use_orig_params: false }",
             "only with `use_orig_params`",
         ),
@@ -187,7 +187,7 @@ fn what_is_not_of_ranks_is_refused() {
             "filled with zeros",
         ),
         (
-            "stack: torch, world_size: 2, distributed: fsdp, torch: { device_map: true }",
+            "stack: torch, world_size: 2, distributed: fsdp, dtype: bfloat16, torch: { device_map: true }",
             "the CPU loads what FSDP shares",
         ),
         ("stack: torch, num_processes: 2", "did you mean `world_size`?"),
@@ -213,7 +213,10 @@ fn what_fsdp_cannot_wrap_is_refused_by_the_plan() {
             "fsdp_config: { version: 2 }, torch: { torch_version: '2.5.1' }",
             "from PyTorch 2.6 on",
         ),
-        ("torch: { torch_version: '1.13.1' }", "before PyTorch 2.0"),
+        (
+            "attn_implementation: eager, torch: { torch_version: '1.13.1' }",
+            "before PyTorch 2.0",
+        ),
     ] {
         let spec =
             format!("name: x\ndefaults: {{ model: tiny, stack: torch, world_size: 2, distributed: fsdp, {keys} }}\n");
