@@ -201,6 +201,18 @@ fn what_is_not_of_ranks_is_refused() {
     }
 }
 
+#[test]
+fn an_answer_about_fsdp_proposes_nothing_that_it_refuses() {
+    let of = |distributed: &str| {
+        let gpus = ["plan", "--model", "smollm2-135m", "--gpu", "2xt4", "--set", distributed];
+        let output = Project::empty().expctl(&gpus);
+        assert!(output.stdout.contains("trained:"), "{output}");
+        output.stdout.contains("prepare_model_for_kbit_training")
+    };
+    assert!(of("distributed=ddp"));
+    assert!(!of("distributed=fsdp"));
+}
+
 /// What only a model or a release can tell.
 #[test]
 fn what_fsdp_cannot_wrap_is_refused_by_the_plan() {

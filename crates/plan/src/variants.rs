@@ -37,7 +37,11 @@ const DIFFERENCES: [Difference; 5] = [
     Difference {
         words: "prepare_model_for_kbit_training",
         key: "upcast",
-        value: |cell| (cell.dtype.is_quantised() && cell.upcast == Upcast::None).then(|| json!(Upcast::Peft)),
+        // FSDP shares weights of one format alone.
+        value: |cell| {
+            let may_cast = cell.dtype.is_quantised() && cell.upcast == Upcast::None && !cell.is_fsdp();
+            may_cast.then(|| json!(Upcast::Peft))
+        },
     },
     Difference {
         words: "no k-bit preparation",
