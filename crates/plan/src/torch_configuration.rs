@@ -2,7 +2,7 @@
 
 use arch::{ModelConfig, Module};
 use base::text::Mistake;
-use cell::{Adapter, AutoWrapPolicy, Autocast, Cell, Checkpointing, Distributed, ZeroGrad};
+use cell::{Adapter, AutoWrapPolicy, Cell, Checkpointing, Distributed, ZeroGrad};
 use options::ShardingStrategy;
 use torch::gpu::{ComputeCapability, Context, Gpu};
 use torch::{Backend, Bitsandbytes, Configuration, Ddp, Dtype, Fsdp, Peft, Pytorch, Ranks, Transformers};
@@ -106,11 +106,7 @@ fn fsdp(cell: &Cell, transformers: &Transformers) -> Fsdp {
         true => config.num_machines,
         false => 1,
     };
-    let mixed = match cell.autocast {
-        Autocast::None => None,
-        Autocast::Bfloat16 => Some(Dtype::Bfloat16),
-        Autocast::Float16 => Some(Dtype::Float16),
-    };
+    let mixed = Dtype::of_autocast(cell.autocast);
     let (is_first, is_int4) = (config.version == 1, cell.dtype == options::Dtype::Int4);
     let storage = (is_first && is_int4).then(|| Dtype::floating(cell.bnb_4bit_compute_dtype.into()));
     Fsdp {

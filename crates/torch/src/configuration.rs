@@ -232,11 +232,7 @@ impl Configuration {
 
     /// The format of autocast, if it is on.
     pub(super) fn autocast_dtype(&self) -> Option<Dtype> {
-        match self.autocast {
-            Autocast::None => None,
-            Autocast::Bfloat16 => Some(Dtype::Bfloat16),
-            Autocast::Float16 => Some(Dtype::Float16),
-        }
+        Dtype::of_autocast(self.autocast)
     }
 
     /// True if A and B are groups of their own to the optimizer, as with LoRA+.

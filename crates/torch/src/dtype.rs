@@ -31,6 +31,15 @@ impl Dtype {
         }
     }
 
+    /// The format of autocast, if it is on.
+    pub fn of_autocast(autocast: options::Autocast) -> Option<Self> {
+        match autocast {
+            options::Autocast::None => None,
+            options::Autocast::Bfloat16 => Some(Self::Bfloat16),
+            options::Autocast::Float16 => Some(Self::Float16),
+        }
+    }
+
     /// Bytes of an element.
     pub fn size(self) -> u64 {
         match self {

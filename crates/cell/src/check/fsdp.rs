@@ -89,7 +89,7 @@ impl Cell {
         let of_other = |key: &str, is_set: bool| {
             let key = format!("fsdp_config.{key}");
             is_set.then(|| {
-                let message = format!("FSDP{} has no such option", if fsdp.version == 1 { "1" } else { "2" });
+                let message = format!("FSDP{} has no such option", fsdp.version);
                 Invalid::idle(key, message).with("fsdp_config.version")
             })
         };

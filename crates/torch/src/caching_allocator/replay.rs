@@ -200,11 +200,8 @@ impl Replay {
                 if taken.is_err() && self.awaited_bytes > 0 {
                     // It waits for the other streams before it gives up.
                     allocator.stats.out_of_memory -= 1;
-                    self.awaited_bytes = 0;
-                    self.other_streams
-                        .freed()
-                        .for_each(|allocation| allocator.free(allocation));
-                    taken = allocator.malloc(bytes);
+                    self.free_awaited();
+                    taken = self.allocator.malloc(bytes);
                 }
                 match taken {
                     Ok(allocation) => self.blocks[block.index()] = Some(allocation),
@@ -254,11 +251,8 @@ impl Replay {
             Event::Module(module) => self.moment.module = Some(module),
             Event::Step(step) => self.moment.step = step,
             Event::EmptyCache => {
-                self.awaited_bytes = 0;
-                self.other_streams
-                    .freed()
-                    .for_each(|allocation| allocator.free(allocation));
-                allocator.empty_cache();
+                self.free_awaited();
+                self.allocator.empty_cache();
             }
             Event::StepEnd => {
                 let stats = &allocator.stats().all;
@@ -273,6 +267,14 @@ impl Replay {
             Event::Label { .. } => {}
         }
         true
+    }
+
+    /// Waits for the other streams with all that is freed.
+    fn free_awaited(&mut self) {
+        self.awaited_bytes = 0;
+        for allocation in self.other_streams.freed() {
+            self.allocator.free(allocation);
+        }
     }
 
     /// Notes what the allocator holds.

@@ -58,7 +58,7 @@ impl Tape {
         let Target::Leaf(leaf) = weight.view.edge.target() else {
             return None;
         };
-        self.graph.borrow().leaves[leaf].unit.filter(|_| self.is_sharded)
+        self.graph.borrow().leaves[leaf].unit
     }
 
     /// The unit of the model, if it is shared.

@@ -210,19 +210,6 @@ impl<'t> Decoder<'t> {
         angles: Option<[&Tensor<'t>; 2]>,
         cached: Option<&mut Cached<'t>>,
     ) -> Tensor<'t> {
-        hidden.tape.in_checkpoint(index, hidden, || {
-            self.block_in_checkpoint(index, hidden, mask, angles, cached)
-        })
-    }
-
-    fn block_in_checkpoint(
-        &self,
-        index: usize,
-        hidden: &Tensor<'t>,
-        mask: Option<&Tensor<'t>>,
-        angles: Option<[&Tensor<'t>; 2]>,
-        cached: Option<&mut Cached<'t>>,
-    ) -> Tensor<'t> {
         let block = &self.blocks[index];
         let tape = hidden.tape;
         let enter = |name| {
@@ -275,7 +262,10 @@ impl<'t> Decoder<'t> {
         }
         let [hidden, mask, cos, sin, _] = frame.inputs.map(|view| view.map(|view| tape.tensor(view).clone_kept()));
         let angles = cos.as_ref().zip(sin.as_ref()).map(<[_; 2]>::from);
-        Some(self.block(frame.block, &hidden?, mask.as_ref(), angles, None))
+        let (block, hidden) = (frame.block, hidden?);
+        Some(tape.in_checkpoint(block, &hidden, || {
+            self.block(block, &hidden, mask.as_ref(), angles, None)
+        }))
     }
 
     /// The whole model and its loss.
@@ -449,7 +439,9 @@ impl<'t> Decoder<'t> {
             let mask = if has_window { &windowed } else { &full }.as_ref();
             let of_block = local.as_ref().filter(|_| has_window).or(angles.as_ref());
             let shared = of_block.map(|[cos, sin]| [cos, sin]);
-            let run = |cached: Option<&mut Cached<'t>>| self.block(index, &hidden, mask, shared, cached);
+            let run = |cached: Option<&mut Cached<'t>>| {
+                tape.in_checkpoint(index, &hidden, || self.block(index, &hidden, mask, shared, cached))
+            };
             let checkpoints = configuration.gradient_checkpointing.recomputes(index) && !tape.is_evaluating();
             let output = tape.in_block(index, &hidden, || {
                 if !checkpoints {

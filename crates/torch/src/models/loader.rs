@@ -153,7 +153,7 @@ impl<'t, 'c> Loader<'t, 'c> {
         weight
     }
 
-    /// Has the parameter sharded, which then has the format that it is gathered in.
+    /// Has the parameter of a sharded model shared, which then has the format that it is gathered in.
     pub(super) fn share(
         &mut self,
         parameter: &mut Tensor<'t>,
@@ -161,6 +161,9 @@ impl<'t, 'c> Loader<'t, 'c> {
         is_own_unit: bool,
         is_embedding: bool,
     ) {
+        if !self.tape.is_sharded {
+            return;
+        }
         let leaf = match parameter.view.edge.target() {
             Target::Leaf(leaf) => Some(leaf),
             _ => None,
