@@ -166,13 +166,14 @@ fn progress(cells: usize) -> ProgressBar {
 /// Searches for what fits.
 fn fit(planner: &Planner, study: &Study, study_cell: &StudyCell) -> Result<CellFit, PlanError> {
     let cell = &study_cell.cell;
-    // A cell that cannot be planned has an error of its own.
-    planner.needed_at_least(cell)?;
     let moves = Moves {
         fit: &study.fit,
         worst: Harm::Data,
     };
-    let search = Search::new(planner, Space::new(cell, &*planner.model(cell)?, moves)?);
+    // A cell that cannot be planned has an error of its own.
+    let own = |error| planner.needed_at_least(cell).err().unwrap_or(error);
+    let space = Space::new(cell, &*planner.model(cell)?, moves).map_err(own)?;
+    let search = Search::new(planner, space);
     let limit = planner.limit(cell);
     let fits = |found: &&Found| limit.is_some_and(|limit| found.fits(limit));
     let front = match limit {

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use records::prediction::{Prediction, Verdict};
 use torch::caching_allocator::{AllocationFailed, DeviceMemory};
 use torch::{
-    self, Bitsandbytes, Peft, Pytorch, Transformers, Trl,
+    self, Bitsandbytes, Configuration, Peft, Pytorch, Transformers, Trl,
     gpu::{Budget, Context, Gpu},
 };
 use trace::Phase;
@@ -147,7 +147,7 @@ impl Planner {
         }
         let (model, options) = (self.inputs.model(cell)?, cell.data_options());
         let steps = |depth| {
-            self.torch_steps(cell, &options, &model, depth)
+            self.torch_steps(cell, &options, &model, cell.torch.generation, depth)
                 .map(|planned| planned.steps.len())
         };
         if steps(Depth::Few)? == steps(Depth::Replayed)? {
@@ -342,8 +342,18 @@ impl Planner {
                 prediction.widen(&[peaks.reserved], other.reason);
             }
             if let Some(lengths) = ranges::other_lengths(&options).filter(|_| detail == Detail::Range) {
+                // What is generated finds other free blocks after other lengths. Equal ones and the plan itself show
+                // that; a few steps are for the training alone.
+                let training = Configuration {
+                    generation: None,
+                    ..configuration.clone()
+                };
                 for (data, depth) in &lengths.data {
-                    let peaks = self.peaks_on(cell, data, *depth, &configuration, &device)?;
+                    let of = match depth {
+                        Depth::Few => &training,
+                        _ => &configuration,
+                    };
+                    let peaks = self.peaks_on(cell, data, *depth, of, &device)?;
                     prediction.widen(&[peaks.reserved], &lengths.reason);
                     prediction.widen_allocated(peaks.allocated);
                 }
@@ -366,6 +376,7 @@ impl Planner {
         cell: &Cell,
         options: &DataOptions,
         model: &ModelConfig,
+        generation: Option<Generation>,
         depth: Depth,
     ) -> Result<Planned<TorchStep>, DataError> {
         batches::torch_steps(
@@ -373,7 +384,7 @@ impl Planner {
             cell.world_size,
             depth,
             BetweenSteps {
-                eval_steps: cell.torch.generation.map(|generation| generation.eval_steps),
+                eval_steps: generation.map(|generation| generation.eval_steps),
                 empty_cache_steps: cell.empty_cache_steps,
             },
             cell.attn_implementation == Attention::FlashAttention2,
@@ -396,7 +407,7 @@ impl Planner {
         &self,
         cell: &Cell,
         options: &DataOptions,
-        configuration: &torch::Configuration,
+        configuration: &Configuration,
         depth: Depth,
     ) -> Result<(Planned<TorchStep>, Trace), PlanError> {
         let planned = self.traceable_steps(cell, options, configuration, depth)?;
@@ -409,10 +420,10 @@ impl Planner {
         &self,
         cell: &Cell,
         options: &DataOptions,
-        configuration: &torch::Configuration,
+        configuration: &Configuration,
         depth: Depth,
     ) -> Result<Planned<TorchStep>, PlanError> {
-        let planned = self.torch_steps(cell, options, &configuration.model, depth)?;
+        let planned = self.torch_steps(cell, options, &configuration.model, configuration.generation, depth)?;
         let steps = &planned.steps;
         if configuration.generation.is_some() && !steps.iter().any(|step| step.generates) {
             let steps = planned.training_steps().unwrap_or(steps.len() as u64);
@@ -428,7 +439,7 @@ impl Planner {
         cell: &Cell,
         options: &DataOptions,
         depth: Depth,
-        configuration: &torch::Configuration,
+        configuration: &Configuration,
         device: &Device,
     ) -> Result<OtherPeaks, PlanError> {
         let planned = self.traceable_steps(cell, options, configuration, depth)?;
@@ -444,7 +455,7 @@ impl Planner {
 }
 
 /// The trace of planned steps.
-fn trace_of(configuration: &torch::Configuration, planned: &Planned<TorchStep>) -> Trace {
+fn trace_of(configuration: &Configuration, planned: &Planned<TorchStep>) -> Trace {
     torch::trace_parts(configuration, &batches::parts(&planned.steps))
 }
 
