@@ -38,6 +38,10 @@ pub fn write(project: &Project) {
         "target_modules": ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"],
     });
     write("adapter/adapter_config.json", &adapter.to_string());
+    write(
+        "accelerate.yaml",
+        "distributed_type: FSDP\nnum_processes: 2\nfsdp_config: {fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP}\n",
+    );
     write_data(&write);
 }
 

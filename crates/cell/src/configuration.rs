@@ -138,6 +138,16 @@ cell_keys! {
             acts: [torch("rank: 0, world_size: 2, distributed: fsdp", "{sharding_strategy: shard_grad_op}", &[Bytes])],
             nested: FsdpConfig::FACTS,
         }
+        /// The processes by a file of `accelerate config`; relative to the spec's file. It sets distributed, world_size, autocast,
+        /// and what fsdp_config has of its `fsdp_config`; keys beside it have the last word, as the launcher's options have. A
+        /// field that asks for something else is an error.
+        accelerate_config: Option<String> = None => {
+            plain: |_, _| None,
+            stacks: TORCH,
+            example: "''",
+            no_technique: "another way to write distributed and fsdp_config",
+            acts: [torch("rank: 0", "files/accelerate.yaml", &[Bytes])],
+        }
         /// PyTorch's training loop, and the releases of its libraries.
         torch: Torch = Torch::default() => {
             filled: |torch, cell| torch.filled(&cell.deciding()),

@@ -19,9 +19,10 @@ enum Other {
 }
 
 /// The keys of a cell that name files, relative to the spec.
-const PATHS: [(&str, Other); 7] = [
+const PATHS: [(&str, Other); 8] = [
     ("model", Other::Model),
     ("adapter_config", Other::None),
+    ("accelerate_config", Other::None),
     ("init_adapter", Other::None),
     ("data.path", Other::DataSet),
     ("data.eval_path", Other::DataSet),

@@ -16,8 +16,8 @@ use yaml::diagnostic::{Diagnostic, Mistakes};
 use yaml::place::Place;
 use yaml::tree::Node;
 
-use super::adapter_config::AdapterConfigs;
 use super::axis_values::{axis_values, values_of};
+use super::config_files::ConfigFiles;
 use super::filter::{self, Filter};
 use super::key_path::nearest_path;
 use super::lineage::Lineage;
@@ -49,7 +49,7 @@ pub(crate) struct Expansion {
 pub(crate) fn expand(
     defaults: &Node,
     sweep: &Sweep,
-    configs: &AdapterConfigs,
+    configs: &ConfigFiles,
     repeats: usize,
     pinned: &[String],
     mistakes: &mut Mistakes,
@@ -168,7 +168,7 @@ struct Made {
 struct Expander<'s> {
     defaults: &'s Node,
     sweep: &'s Sweep,
-    configs: &'s AdapterConfigs,
+    configs: &'s ConfigFiles,
     repeats: usize,
     pinned: &'s [String],
     /// `None` if there are mistakes in the conditions.

@@ -5,8 +5,8 @@ const LOG_INTERVAL: &str = "write `record: {log_interval: ...}` in the spec, nex
 const IN_4_BITS: &str = "write `dtype: int4`";
 const NO_LOADER: &str = "leave it out: samples are tokenised before the training, and no worker process loads them";
 const NOT_PINNED: &str = "leave it out: no batch is copied from page-locked memory";
-const FSDP: &str =
-    "write `distributed: fsdp` with `world_size`, and accelerate's keys without their `fsdp_` in `fsdp_config`";
+const FSDP: &str = "write `distributed: fsdp` with `world_size`, and accelerate's keys without their `fsdp_` in `fsdp_config`, or \
+     `accelerate_config: FILE`";
 const DEEPSPEED: &str = "DeepSpeed is not planned yet: its flat buffers and float32 copies come on top, on one GPU too";
 const ONLY_SUPERVISED: &str =
     "DPO, GRPO, reward models and other losses of preferences are not planned: supervised training alone is";

@@ -6,7 +6,7 @@
 //! 2. `overrides`, `layers`: variables of the environment and `--set` are laid over the tree; `fit_options`: `--vary`
 //!    and `--keep`.
 //! 3. `sweep`, `pin_axes`: the keys that vary, without those that an override fixes.
-//! 4. `adapter_config`: PEFT's configurations, for the keys that they stand for.
+//! 4. `config_files`: PEFT's and accelerate's configurations, for the keys that they stand for.
 //! 5. `type_values`, `typed`: every value gets the type of its key. The sections are declared in `study`, a cell's keys in
 //!    [`cell`].
 //! 6. `expand`: the axes are combined (`sample` draws some), `filter` leaves combinations out, and every cell is
@@ -17,13 +17,13 @@
 //! not known, a value that its key cannot have and a combination that makes no sense are mistakes. They are collected
 //! on the way ([`yaml::diagnostic`]), and a [`SpecError`] shows all of them with file, line and what would be right.
 
-mod adapter_config;
 mod aliases;
 mod axis_values;
 mod by_key;
 mod cell_file;
 mod cell_selector;
 mod claim;
+mod config_files;
 mod duration;
 mod entries;
 mod entry;

@@ -11,8 +11,8 @@ use yaml::diagnostic::{Diagnostic, Mistakes};
 use yaml::place::{Place, Sources};
 use yaml::tree::{Node, Scalar, Value};
 
-use super::adapter_config::AdapterConfigs;
 use super::cell_selector::CellSelector;
+use super::config_files::ConfigFiles;
 use super::entries;
 use super::error::SpecError;
 use super::examples::not_there;
@@ -62,7 +62,7 @@ pub fn parse(path: &Path, text: &str, overrides: &Overrides) -> Result<Study, Sp
     let tree = tree.map_err(|mistake| SpecError::new(mistake, &Arc::new(sources.clone())))?;
     let mut layers = layers::read(overrides, &mut sources, &mut mistakes);
     layers.extend(fit_options::read(overrides, &mut sources, &mut mistakes));
-    let configs = AdapterConfigs::read(&tree, &layers, folder_of(path), &mut sources);
+    let configs = ConfigFiles::read(&tree, &layers, folder_of(path), &mut sources);
     let sources = Arc::new(sources);
     let study = resolve(tree, &layers, &configs, folder_of(path), &sources, &mut mistakes);
     match (study, SpecError::all(mistakes, &sources)) {
@@ -98,7 +98,7 @@ fn check_root(tree: Node) -> Result<Node, Diagnostic> {
 fn resolve(
     mut tree: Node,
     layers: &[Layer],
-    configs: &AdapterConfigs,
+    configs: &ConfigFiles,
     folder: &Path,
     sources: &Arc<Sources>,
     mistakes: &mut Mistakes,
@@ -158,7 +158,7 @@ fn resolve(
         cells,
         axes,
         notes,
-        adapter_configs: configs.digests(),
+        adapter_configs: configs.digests_of_adapters(),
         written: Written::new(&defaults, &sweep, sources),
         ..study
     })

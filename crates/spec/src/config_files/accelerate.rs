@@ -1,0 +1,371 @@
+//! The key `accelerate_config`: the file that `accelerate config` writes, with what `accelerate launch` of release 1.15
+//! makes of it.
+
+use std::collections::BTreeMap;
+
+use base::text::{Mistake, either, nearest, quoted};
+use serde_json::{Value as Json, json};
+use yaml::diagnostic::Diagnostic;
+use yaml::place::Place;
+use yaml::tree::{Entry, Node};
+
+use super::interface::{Config, Key, Kind, Text, part};
+
+pub(super) const KIND: Kind = Kind {
+    key: KEY,
+    // As the launcher's own options have.
+    yields: true,
+    file: |path| path,
+    read,
+};
+
+const KEY: &str = "accelerate_config";
+
+/// Fields that decide memory.
+const READ: [&str; 22] = [
+    "compute_environment",
+    "distributed_type",
+    "num_processes",
+    "num_machines",
+    "mixed_precision",
+    "use_cpu",
+    "fsdp_config",
+    VERSION,
+    "fsdp_sharding_strategy",
+    "fsdp_reshard_after_forward",
+    "fsdp_offload_params",
+    POLICY,
+    "fsdp_transformer_layer_cls_to_wrap",
+    "fsdp_backward_prefetch",
+    "fsdp_backward_prefetch_policy",
+    "fsdp_forward_prefetch",
+    "fsdp_limit_all_gathers",
+    "fsdp_use_orig_params",
+    CHECKPOINTS,
+    "fsdp_activation_checkpointing_offload",
+    "fsdp_ignored_modules",
+    "fsdp_min_num_params",
+];
+
+/// Fields that do not: where processes run and meet, how weights are read and saved.
+const NOT_READ: [&str; 22] = [
+    "debug",
+    "machine_rank",
+    "main_process_ip",
+    "main_process_port",
+    "main_training_function",
+    "rdzv_backend",
+    "same_network",
+    "enable_cpu_affinity",
+    "gpu_ids",
+    "mpirun_config",
+    "downcast_bf16",
+    "tpu_name",
+    "tpu_zone",
+    "tpu_use_cluster",
+    "tpu_use_sudo",
+    "tpu_env",
+    "tpu_vm",
+    "command_file",
+    "commands",
+    "fsdp_state_dict_type",
+    "fsdp_cpu_ram_efficient_loading",
+    "fsdp_sync_module_states",
+];
+
+/// Options of what is not planned. Those that are empty, false or 1 ask for nothing.
+const NOT_PLANNED: [(&str, &str); 7] = [
+    ("deepspeed_config", "DeepSpeed is not planned yet"),
+    ("megatron_lm_config", "Megatron-LM is not planned"),
+    (
+        "parallelism_config",
+        "parallelism of tensors and of contexts, and replicas under FSDP2, are not planned",
+    ),
+    ("fp8_config", "training in 8-bit floating point is not planned"),
+    ("dynamo_config", "code that torch.compile made is not planned"),
+    (
+        "fsdp_activation_checkpointing_offload",
+        "checkpoints on the CPU are not planned under FSDP",
+    ),
+    ("fsdp_ignored_modules", "modules that FSDP leaves whole are not planned"),
+];
+
+const VERSION: &str = "fsdp_version";
+const POLICY: &str = "fsdp_auto_wrap_policy";
+const CHECKPOINTS: &str = "fsdp_activation_checkpointing";
+
+/// Words of accelerate, which stand for our own in small letters, in the order of their numbers.
+const STRATEGIES: [&str; 5] = [
+    "FULL_SHARD",
+    "SHARD_GRAD_OP",
+    "NO_SHARD",
+    "HYBRID_SHARD",
+    "HYBRID_SHARD_ZERO2",
+];
+const PREFETCHES: [&str; 3] = ["BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"];
+const POLICIES: [&str; 3] = ["TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP"];
+
+/// What a file says.
+#[derive(Debug)]
+struct Accelerate {
+    keys: Vec<Key>,
+    /// What it says of a model without adapters: PEFT wraps one with them.
+    without_adapters: Option<Key>,
+}
+
+impl Config for Accelerate {
+    fn keys(&self, cell: &Node) -> Vec<Key> {
+        let has_adapters = part(cell, &["adapter", "rank"]).is_none_or(|cell| cell.method().is_some());
+        let wrapped = self.without_adapters.iter().filter(|_| !has_adapters);
+        self.keys.iter().chain(wrapped).cloned().collect()
+    }
+}
+
+fn read(text: &Text) -> Result<Box<dyn Config>, Diagnostic> {
+    let fields = Fields::new(text)?;
+    let (mut keys, distributed) = (Vec::new(), fields.word("distributed_type"));
+    fields.check()?;
+    let processes = fields.processes()?;
+    keys.extend(processes.map(|processes| fields.key("world_size", "num_processes", json!(processes))));
+    keys.extend(fields.precision()?);
+    let mut without_adapters = None;
+    match distributed {
+        Some("NO") if processes.is_none_or(|processes| processes == 1) => {}
+        Some("NO") => {
+            let mistake = Mistake::new("one process alone, and `num_processes` says more");
+            return Err(fields.mistake("distributed_type", mistake.help("use MULTI_GPU or FSDP")));
+        }
+        Some("MULTI_GPU") => keys.push(fields.key("distributed", "distributed_type", json!("ddp"))),
+        Some("FSDP") => {
+            keys.push(fields.key("distributed", "distributed_type", json!("fsdp")));
+            without_adapters = fields.fsdp(&mut keys)?;
+        }
+        Some(other) => {
+            let mistake = Mistake::new(format!("{} is not planned", quoted(other)));
+            return Err(fields.mistake("distributed_type", mistake.help("planned are NO, MULTI_GPU and FSDP")));
+        }
+        None => {
+            let message = format!("{KEY}: not a configuration of accelerate: it has no `distributed_type`");
+            return Err(Diagnostic::new(message).at(fields.beginning));
+        }
+    }
+    Ok(Box::new(Accelerate { keys, without_adapters }))
+}
+
+/// The fields by the launcher's names: those of `fsdp_config` begin with `fsdp_`, whether they are written so or not.
+struct Fields {
+    /// Those that have a value.
+    written: BTreeMap<String, Entry>,
+    beginning: Place,
+}
+
+impl Fields {
+    fn new(text: &Text) -> Result<Self, Diagnostic> {
+        let tree = text.tree.as_ref().map_err(Clone::clone)?;
+        let Some(map) = tree.as_map() else {
+            let message = format!("{KEY}: not a configuration of accelerate, but {}", tree.kind());
+            return Err(Diagnostic::new(message).at(tree.place));
+        };
+        let outer = map.iter().map(|(name, entry)| (name.to_string(), entry));
+        let fsdp = map.get("fsdp_config").and_then(|entry| entry.value.as_map());
+        let inner = fsdp
+            .into_iter()
+            .flatten()
+            .map(|(name, entry)| match name.starts_with("fsdp_") {
+                true => (name.to_string(), entry),
+                false => (format!("fsdp_{name}"), entry),
+            });
+        let written = outer.chain(inner).filter(|(_, entry)| !entry.value.is_null());
+        Ok(Self {
+            written: written.map(|(name, entry)| (name, entry.clone())).collect(),
+            beginning: text.place(""),
+        })
+    }
+
+    /// Makes sure that accelerate has all fields, and that nothing else than what is planned is asked for.
+    fn check(&self) -> Result<(), Diagnostic> {
+        let not_planned = NOT_PLANNED.map(|(field, _)| field);
+        let known: Vec<&str> = READ.into_iter().chain(NOT_READ).chain(not_planned).collect();
+        if let Some(name) = self.written.keys().find(|name| !known.contains(&name.as_str())) {
+            let near = nearest(name, known).map(|near| format!("did you mean `{near}`?"));
+            return Err(self.mistake(name, Mistake::new("unknown field").help_if(near)));
+        }
+        let asked = |(field, _): &&(&str, &str)| self.written.get(*field).is_some_and(|entry| asks(&entry.value));
+        if let Some((field, message)) = NOT_PLANNED.iter().find(asked) {
+            return Err(self.mistake(field, Mistake::new(*message)));
+        }
+        if let Some(other) = self.word("compute_environment").filter(|word| *word != "LOCAL_MACHINE") {
+            let mistake = Mistake::new(format!("{} is not planned", quoted(other)));
+            return Err(self.mistake("compute_environment", mistake.help("use LOCAL_MACHINE")));
+        }
+        if self.flag("use_cpu")?.unwrap_or(false) {
+            return Err(self.mistake("use_cpu", Mistake::new("PyTorch's training on the CPU is not planned")));
+        }
+        Ok(())
+    }
+
+    fn processes(&self) -> Result<Option<usize>, Diagnostic> {
+        match self.word("num_processes") {
+            // What the launcher is told.
+            Some("-1") => Ok(None),
+            _ => self.count("num_processes"),
+        }
+    }
+
+    fn precision(&self) -> Result<Option<Key>, Diagnostic> {
+        let format = match self.word("mixed_precision") {
+            None => return Ok(None),
+            Some("no" | "false" | "False") => "none",
+            Some("bf16") => "bfloat16",
+            Some("fp16") => "float16",
+            Some(other) => {
+                let mistake = Mistake::new(format!("{} is not planned", quoted(other)));
+                return Err(self.mistake("mixed_precision", mistake.help("planned are 'no', bf16 and fp16")));
+            }
+        };
+        Ok(Some(self.key("autocast", "mixed_precision", json!(format))))
+    }
+
+    /// Adds the keys of FSDP. Options that its version does not have are left out, as accelerate does. Returns the key of
+    /// a model without adapters.
+    fn fsdp(&self, keys: &mut Vec<Key>) -> Result<Option<Key>, Diagnostic> {
+        let version = self.count(VERSION)?.unwrap_or(1);
+        keys.push(self.key("fsdp_config.version", VERSION, json!(version)));
+        keys.extend(self.flag_key("fsdp_config.offload_params", "fsdp_offload_params")?);
+        if self.flag(CHECKPOINTS)? == Some(true) {
+            keys.push(self.key("fsdp_config.activation_checkpointing", CHECKPOINTS, json!(true)));
+            keys.push(self.key("gradient_checkpointing", CHECKPOINTS, json!("full")));
+        }
+        let class = "fsdp_transformer_layer_cls_to_wrap";
+        let name = self.word(class).filter(|name| !name.is_empty());
+        keys.extend(name.map(|name| self.key("fsdp_config.transformer_layer_cls_to_wrap", class, json!(name))));
+        let policy = self.choice(POLICY, &POLICIES)?.unwrap_or("NO_WRAP");
+        if policy == "SIZE_BASED_WRAP" {
+            let mistake = Mistake::new("units by size are not planned");
+            return Err(self.mistake(POLICY, mistake.help("use TRANSFORMER_BASED_WRAP")));
+        }
+        if version != 1 {
+            if policy == "NO_WRAP" {
+                let mistake = Mistake::new("FSDP2 is planned with blocks as units");
+                return Err(self.mistake(POLICY, mistake.help("use TRANSFORMER_BASED_WRAP")));
+            }
+            let reshards = "fsdp_reshard_after_forward";
+            keys.extend(self.flag_key("fsdp_config.reshard_after_forward", reshards)?);
+            return Ok(None);
+        }
+        // `fsdp_reshard_after_forward` is not heeded: the launcher has a strategy in any case.
+        let field = "fsdp_sharding_strategy";
+        let strategy = self.choice(field, &STRATEGIES)?.unwrap_or("FULL_SHARD");
+        keys.push(self.key("fsdp_config.sharding_strategy", field, lower(strategy)));
+        if strategy.starts_with("HYBRID") {
+            let machines = self.count("num_machines")?;
+            keys.extend(machines.map(|machines| self.key("fsdp_config.num_machines", "num_machines", json!(machines))));
+        }
+        keys.extend(self.flag_key("fsdp_config.use_orig_params", "fsdp_use_orig_params")?);
+        if policy == "NO_WRAP" {
+            return Ok(Some(self.key("fsdp_config.auto_wrap_policy", POLICY, lower(policy))));
+        }
+        if strategy != "NO_SHARD" {
+            let older = "fsdp_backward_prefetch_policy";
+            let field = if self.written.contains_key(older) {
+                older
+            } else {
+                "fsdp_backward_prefetch"
+            };
+            let prefetch = self.choice(field, &PREFETCHES)?.unwrap_or("NO_PREFETCH");
+            keys.push(self.key("fsdp_config.backward_prefetch", field, lower(prefetch)));
+            keys.extend(self.flag_key("fsdp_config.forward_prefetch", "fsdp_forward_prefetch")?);
+            keys.extend(self.flag_key("fsdp_config.limit_all_gathers", "fsdp_limit_all_gathers")?);
+        }
+        Ok(None)
+    }
+
+    fn word(&self, field: &str) -> Option<&str> {
+        self.written.get(field)?.value.text()
+    }
+
+    fn count(&self, field: &str) -> Result<Option<usize>, Diagnostic> {
+        let Some(entry) = self.written.get(field) else {
+            return Ok(None);
+        };
+        match entry.value.text().and_then(|text| text.parse().ok()) {
+            Some(count) if count > 0 => Ok(Some(count)),
+            _ => {
+                let message = format!("a whole number from 1 on is expected, not {}", entry.value.kind());
+                Err(self.mistake(field, Mistake::new(message)))
+            }
+        }
+    }
+
+    fn flag(&self, field: &str) -> Result<Option<bool>, Diagnostic> {
+        let Some(entry) = self.written.get(field) else {
+            return Ok(None);
+        };
+        // The words of accelerate's `str_to_bool`.
+        match entry.value.text().map(str::to_lowercase).as_deref() {
+            Some("y" | "yes" | "t" | "true" | "on" | "1") => Ok(Some(true)),
+            Some("n" | "no" | "f" | "false" | "off" | "0") => Ok(Some(false)),
+            _ => {
+                let message = format!("true or false is expected, not {}", entry.value.kind());
+                Err(self.mistake(field, Mistake::new(message)))
+            }
+        }
+    }
+
+    fn flag_key(&self, name: &'static str, field: &'static str) -> Result<Option<Key>, Diagnostic> {
+        let flag = self.flag(field)?;
+        Ok(flag.map(|flag| self.key(name, field, json!(flag))))
+    }
+
+    /// One of accelerate's words, by its name or its number.
+    fn choice(&self, field: &str, words: &[&'static str]) -> Result<Option<&'static str>, Diagnostic> {
+        let Some(word) = self.word(field) else { return Ok(None) };
+        let number: Option<usize> = word.parse().ok();
+        let by_number = number.and_then(|number| words.get(number.checked_sub(1)?));
+        let by_name = || words.iter().find(|name| name.eq_ignore_ascii_case(word));
+        let Some(found) = by_number.or_else(by_name) else {
+            let help = match nearest(&word.to_uppercase(), words.iter().copied()) {
+                Some(near) => format!("did you mean {near}?"),
+                None => format!("use {}", either(words)),
+            };
+            let mistake = Mistake::new(format!("there is no {}", quoted(word))).help(help);
+            return Err(self.mistake(field, mistake));
+        };
+        Ok(Some(*found))
+    }
+
+    /// A key of the cell by a field, or by its default if it is left out.
+    fn key(&self, name: &'static str, field: &'static str, value: Json) -> Key {
+        Key {
+            name,
+            field,
+            value: Node::of_json(&value, self.place(field)),
+        }
+    }
+
+    /// The place of a field; of the type of the processes for one that is left out.
+    fn place(&self, field: &str) -> Place {
+        let entry = self.written.get(field).or_else(|| self.written.get("distributed_type"));
+        entry.map_or(self.beginning, |entry| Place {
+            end: entry.value.place.end.max(entry.key.end),
+            ..entry.key
+        })
+    }
+
+    fn mistake(&self, field: &str, mistake: Mistake) -> Diagnostic {
+        Diagnostic::of(&format!("{KEY}: {field}"), &mistake).at(self.place(field))
+    }
+}
+
+/// True if an option, or one of a map of options, asks for something.
+fn asks(value: &Node) -> bool {
+    match (value.as_map(), value.text()) {
+        (Some(map), _) => map.values().any(|entry| asks(&entry.value)),
+        (None, Some(text)) => !matches!(text.to_lowercase().as_str(), "" | "no" | "1" | "false" | "null"),
+        (None, None) => true,
+    }
+}
+
+fn lower(word: &str) -> Json {
+    json!(word.to_lowercase())
+}

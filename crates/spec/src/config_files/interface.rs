@@ -1,0 +1,97 @@
+//! What the kinds of files have in common.
+
+use std::fmt::Debug;
+use std::path::PathBuf;
+
+use cell::Cell;
+use yaml::Budget;
+use yaml::diagnostic::Diagnostic;
+use yaml::place::{Place, Sources};
+use yaml::tree::Node;
+
+use super::super::read::read_text;
+use crate::typed;
+
+/// The largest file that is read, in bytes.
+const LARGEST: u64 = 4 << 20;
+
+/// A kind of file.
+pub(super) struct Kind {
+    /// The key that names it.
+    pub(super) key: &'static str,
+    /// True if a key beside the file has the last word; another value is otherwise a mistake.
+    pub(super) yields: bool,
+    /// The file that a path stands for.
+    pub(super) file: fn(PathBuf) -> PathBuf,
+    pub(super) read: fn(&Text) -> Result<Box<dyn Config>, Diagnostic>,
+}
+
+/// What a file says.
+pub(super) trait Config: Debug {
+    /// The keys that it stands for in a cell.
+    fn keys(&self, cell: &Node) -> Vec<Key>;
+
+    /// What does not suit it in a cell, which names it at a place.
+    fn unsuited(&self, _: &Node, _: Place) -> Vec<Diagnostic> {
+        Vec::new()
+    }
+}
+
+/// A key of a cell that a field stands for.
+#[derive(Debug, Clone)]
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    pub(super) field: &'static str,
+    pub(super) value: Node,
+}
+
+/// A file's text, and where its fields stand.
+#[derive(Debug)]
+pub(super) struct Text {
+    pub(super) name: String,
+    pub(super) text: String,
+    pub(super) tree: Result<Node, Diagnostic>,
+    pub(super) source: u32,
+}
+
+impl Text {
+    pub(super) fn read(path: PathBuf, key: &str, sources: &mut Sources) -> Result<Self, Diagnostic> {
+        let text = read_text(&path, LARGEST);
+        let text = text.map_err(|error| Diagnostic::new(format!("{key}: {}", error.message())))?;
+        let name = path.display().to_string();
+        let source = sources.add(name.as_str(), text.as_str());
+        Ok(Self {
+            tree: yaml::parse(&text, source, 0, Budget::SPEC),
+            name,
+            text,
+            source,
+        })
+    }
+
+    /// The place of a field with its value; of the file's beginning for one that is not there.
+    pub(super) fn place(&self, field: &str) -> Place {
+        let map = self.tree.as_ref().ok().and_then(Node::as_map);
+        match map.and_then(|map| map.get(field)) {
+            Some(entry) => Place {
+                end: entry.value.place.end.max(entry.key.end),
+                ..entry.key
+            },
+            None => Place {
+                source: self.source,
+                start: 0,
+                end: 1,
+            },
+        }
+    }
+}
+
+/// A cell of these keys alone, as far as they are written; `None` if one of them is a mistake of its own.
+pub(super) fn part(cell: &Node, keys: &[&str]) -> Option<Cell> {
+    let mut tree = Node::empty_map(cell.place);
+    for key in keys {
+        if let Some(node) = cell.get(&[key]) {
+            tree.set(&[(*key).to_owned()], node.place, node.clone());
+        }
+    }
+    typed::read(&tree).ok()
+}
