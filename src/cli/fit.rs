@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use plan::advice::changes;
 use plan::fit::{Found, Largest, Moves, Search, Space, check_values, largest, smallest_gpu};
 use plan::{CellError, PlanError, Planner};
@@ -100,7 +101,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.write.is_some() && !study.cells.iter().all(has_budget) {
         return Err(PlanError::NoBudget.into());
     }
-    let progress = progress(study.cells.len());
+    let progress = progress(study.cells.len(), &planner);
     let fits = study.cells.par_iter().map(|study_cell| {
         let fit = fit(&planner, &study, study_cell);
         progress.inc(1);
@@ -153,13 +154,22 @@ fn pick(study: &mut Study, wanted: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A line on a terminal that says how many cells are done: uneven data has many steps to replay.
-fn progress(cells: usize) -> ProgressBar {
+/// A line on a terminal that says how many cells are done, and how many plans were begun.
+fn progress(cells: usize, planner: &Planner) -> ProgressBar {
     let bar = ProgressBar::new(cells as u64);
-    if let Ok(style) = ProgressStyle::with_template("searched {pos} of {len} cells, {elapsed}") {
-        bar.set_style(style);
+    let template = match cells {
+        1 => "{plans} plans, {elapsed}",
+        _ => "searched {pos} of {len} cells, {plans} plans, {elapsed}",
+    };
+    let begun = planner.begun();
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        let plans = move |_: &ProgressState, line: &mut dyn std::fmt::Write| {
+            // A line that cannot be written is not shown.
+            let _ = write!(line, "{}", begun.load(Ordering::Relaxed));
+        };
+        bar.set_style(style.with_key("plans", plans));
     }
-    bar.enable_steady_tick(Duration::from_secs(1));
+    bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }
 
@@ -199,7 +209,7 @@ fn fit(planner: &Planner, study: &Study, study_cell: &StudyCell) -> Result<CellF
 
 /// Prints the largest values, or the smallest GPUs.
 fn limits(args: &Args, study: &Study, planner: &Planner) -> anyhow::Result<ExitCode> {
-    let progress = progress(study.cells.len());
+    let progress = progress(study.cells.len(), planner);
     let limits = study.cells.par_iter().map(|study_cell| {
         let rows = limits_of(args, study, planner, study_cell);
         progress.inc(1);
@@ -235,10 +245,13 @@ fn limits_of(
             headroom,
         });
     };
-    for &key in &args.largest {
+    let worst = Harm::Transfers;
+    let largest = args.largest.par_iter().map(|&key| {
         let limit = planner.limit(cell).ok_or(PlanError::NoBudget)?;
-        for worst in [None, Some(Harm::Transfers)] {
-            let most = largest(planner, cell, key, limit, worst, &study.fit)?;
+        Ok((key, largest(planner, cell, key, limit, worst, &study.fit)?))
+    });
+    for (key, most) in largest.collect::<Result<Vec<_>, PlanError>>()? {
+        for (worst, most) in [None, Some(worst)].into_iter().zip(most) {
             add(key.key(), worst, most.map(Into::into));
         }
     }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use base::text::format;
 use base::text::{Table, to_flow_yaml};
 use cell::Cell;
+use indexmap::IndexSet;
 use plan::advice::changes;
 use plan::fit::{Bound, Found, Most};
 use serde_json::{Value, json};
@@ -83,7 +84,9 @@ impl Limits {
                 text.push('\n');
             }
             let subject = std::iter::once(subject(&study_cell.cell)).chain(axis_values(study_cell));
-            let _ = writeln!(text, "{}", wrapped(&subject.collect::<Vec<_>>().join(" · "), 2));
+            let subject = subject.collect::<Vec<_>>().join(" · ");
+            let answers: Vec<String> = rows.chunk_by(|row, next| row.key == next.key).map(in_short).collect();
+            let _ = writeln!(text, "{}", wrapped(&format!("{subject}: {}", answers.join("; ")), 2));
             let mut last = "";
             for row in rows {
                 if row.key != last {
@@ -94,8 +97,7 @@ impl Limits {
                 let line = wrapped(&format!("  {}", row.answer()), 6);
                 let _ = writeln!(text, "{line}");
             }
-            let mut notes: Vec<&String> = rows.iter().flat_map(LimitRow::notes).collect();
-            notes.dedup();
+            let notes: IndexSet<&String> = rows.iter().flat_map(LimitRow::notes).collect();
             for (index, note) in notes.into_iter().enumerate() {
                 let gap = if index == 0 { "\n" } else { "" };
                 let _ = writeln!(text, "{gap}{}", wrapped(&format!("note: {note}"), 2));
@@ -163,13 +165,18 @@ impl LimitRow {
         }
     }
 
-    /// The value, with the changes that it needs and what it comes to.
-    fn answer(&self) -> String {
-        let with = match self.worst {
+    /// The changes that may be made, in a sentence.
+    fn with(&self) -> &'static str {
+        match self.worst {
             None => "as it is",
             Some(harm) if harm.keeps_results() => "with changes that keep the results",
             Some(_) => "with changes of formats and algorithms",
-        };
+        }
+    }
+
+    /// The value, with the changes that it needs and what it comes to.
+    fn answer(&self) -> String {
+        let with = self.with();
         let Some(limit) = &self.limit else {
             return format!("{with}: none");
         };
@@ -193,6 +200,36 @@ impl LimitRow {
     fn notes(&self) -> &[String] {
         self.limit.as_ref().map_or(&[], |limit| &limit.found.prediction.notes)
     }
+}
+
+/// The answers of one key in short: the value as the cell is, and those with changes that are better.
+fn in_short(rows: &[LimitRow]) -> String {
+    let value = |row: &LimitRow| {
+        let value = row.limit.as_ref()?.value.clone();
+        Some(match value.as_u64() {
+            Some(number) => format::number((number as f64).into(), 0),
+            None => to_flow_yaml(&value),
+        })
+    };
+    let Some((given, changed)) = rows.split_first() else {
+        return String::new();
+    };
+    let as_it_is = value(given);
+    let mut text = match (&as_it_is, given.key) {
+        (Some(gpu), "gpu") => format!("{gpu} is the smallest GPU that is enough"),
+        (None, "gpu") => "no GPU is enough".into(),
+        (Some(value), key) => format!("the largest {key} that fits is {value}"),
+        (None, key) => format!("no {key} fits"),
+    };
+    let mut last = as_it_is;
+    for row in changed {
+        let value = value(row);
+        if let Some(value) = value.as_ref().filter(|_| value != last) {
+            let _ = write!(text, ", {} {value}", row.with());
+        }
+        last = value.or(last);
+    }
+    text
 }
 
 /// What a source says is the largest value of a key that fits in a cell, if one does.

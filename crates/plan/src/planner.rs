@@ -1,6 +1,7 @@
 //! Turns a memory trace into a prediction.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arch::{ArchError, ModelConfig};
@@ -47,6 +48,8 @@ pub struct Planner {
     options: Options,
     /// Peaks of data that is as possible as a cell's own, by all that they follow from.
     other_peaks: Mutex<HashMap<Key, OtherPeaks>>,
+    /// Plans that were begun.
+    begun: Arc<AtomicUsize>,
 }
 
 /// Peaks of a replay, in bytes.
@@ -87,6 +90,7 @@ impl Planner {
             inputs: Inputs::new(roots.into(), None),
             options,
             other_peaks: Mutex::default(),
+            begun: Arc::default(),
         }
     }
 
@@ -209,7 +213,13 @@ impl Planner {
         Ok(model)
     }
 
+    /// Counts the plans that are begun, for a line that says so.
+    pub fn begun(&self) -> Arc<AtomicUsize> {
+        self.begun.clone()
+    }
+
     fn predict_candle(&self, cell: &Cell) -> Result<Prediction, PlanError> {
+        self.begun.fetch_add(1, Ordering::Relaxed);
         if cell.device().is_some_and(|device| device != options::Device::Cpu) {
             return Err(PlanError::Device(cell.device.clone()));
         }
@@ -253,6 +263,7 @@ impl Planner {
     }
 
     fn predict_torch(&self, cell: &Cell, detail: Detail) -> Result<Prediction, PlanError> {
+        self.begun.fetch_add(1, Ordering::Relaxed);
         let model = self.checked_model(cell)?;
         let gpu = self.gpu(cell);
         gpu.map_or(Ok(()), |gpu| cell.check_gpu(gpu))

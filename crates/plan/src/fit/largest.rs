@@ -2,6 +2,7 @@
 
 use arch::ModelConfig;
 use cell::{Cell, Data};
+use rayon::prelude::*;
 use spec::FitSpec;
 use techniques::Harm;
 
@@ -43,6 +44,9 @@ const FURTHER: [f64; 3] = [2.0, 1.25, 1.03];
 
 /// Values that are tried closely below one that may not fit, a 64th of it apart; then halves.
 const CLOSE: usize = 16;
+
+/// Values that are tried above one that fits, a 64th to a 32nd of it apart.
+const FEW: usize = 8;
 
 /// The reason why no larger value is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,8 +146,8 @@ impl Bound {
     }
 }
 
-/// The largest value of `key` that fits into `limit` bytes, with changes of at most the harm `worst`; without it the
-/// cell's other keys stay as they are. `None` if no value fits.
+/// The largest values of `key` that fit into `limit` bytes: with the cell's other keys as they are, and with changes of at
+/// most the harm `worst`. `None` where no value fits.
 ///
 /// # Errors
 /// The cell as it is given cannot be planned, or does not heed the key.
@@ -152,21 +156,14 @@ pub fn largest(
     cell: &Cell,
     key: Largest,
     limit: u64,
-    worst: Option<Harm>,
+    worst: Harm,
     fit: &FitSpec,
-) -> Result<Option<Most>, PlanError> {
+) -> Result<[Option<Most>; 2], PlanError> {
     let model = planner.model(cell)?;
     let mut fit = fit.clone();
     fit.keep.push(key.key().to_owned());
     fit.vary.shift_remove(key.key());
-    let space = |value: usize| -> Option<Space> {
-        let cell = key.set(value, cell);
-        cell.validate().ok()?;
-        let moves = worst.map(|worst| Moves { fit: &fit, worst });
-        Some(Space::with(&cell, &model, moves))
-    };
-    // A cell that cannot be planned has an error of its own.
-    planner.needed_at_least(cell)?;
+    let given = planner.predict(cell)?;
     if !cell.heeds(key.key()) {
         return Err(PlanError::Unheeded {
             key: key.key(),
@@ -174,73 +171,152 @@ pub fn largest(
         });
     }
     let (least, most, last) = key.range(cell, &model);
-    // What is uncertain of the cell is about as much with every value.
-    let given = planner.predict(cell)?;
-    let certain = limit.saturating_sub(given.possible_bytes()[1] - given.needed_bytes);
-    let needed_with = |changes: &[Changed], value: usize| -> Option<u64> {
-        let mut keys = changes.iter().flat_map(|changed| &changed.keys);
-        let changed = keys.try_fold(key.set(value, cell), |cell, (key, value)| cell.with(key, value));
-        let changed = changed.filter(|cell| cell.validate().is_ok())?;
-        planner.needed(&changed).ok()
+    let values = Values {
+        planner,
+        cell,
+        key,
+        model: &model,
+        fit: &fit,
+        limit,
+        certain: limit.saturating_sub(given.possible_bytes()[1] - given.needed_bytes),
+        range: [least, most],
     };
-    let largest_with = |changes: &[Changed], start: usize| {
-        largest_value([least, most], start, certain, |value| needed_with(changes, value))
-    };
-    let some_fit = |value: usize| Search::new(planner, space(value)?).some_fit(certain);
-    let mut likely = largest_with(&[], key.value(cell));
-    // Further on, any changes that are enough serve until they are enough no more; then others are looked for.
-    while worst.is_some() {
-        let next = match likely {
-            Some(value) => FURTHER
-                .map(|factor| ((value as f64 * factor) as usize).max(value + 1))
-                .to_vec(),
-            None => vec![key.value(cell).clamp(least, most), least],
-        };
-        let mut next = next.into_iter().filter(|next| *next <= most);
-        let further = next.find_map(|value| Some((some_fit(value)?, value)));
-        let Some((changes, value)) = further else { break };
-        likely = largest_with(&changes, value).max(Some(value));
-    }
-    let Some(likely) = likely else { return Ok(None) };
-    // The least change is searched for there alone. Where its range goes beyond the limit, a smaller value is taken.
-    let found = |value: usize| Search::new(planner, space(value)?).least(limit);
-    let step = likely.div_ceil(64);
-    let close = (0..CLOSE).map(|steps| likely.saturating_sub(steps * step));
-    let halves = std::iter::successors(Some(likely / 2), |value| Some(value / 2));
-    let smaller = close.chain(halves).take_while(|value| *value >= least);
-    let mut too_large = likely;
-    let mut best = None;
-    for value in smaller {
-        best = found(value).map(|found| (value, found));
-        if best.is_some() {
-            break;
-        }
-        too_large = value;
-    }
-    if let (Some((value, _)), None) = (&best, worst) {
-        // Without changes the steps can be halved: each is a plan.
-        let (mut low, mut high) = (*value, too_large);
-        while high - low > 1 {
-            let middle = low.midpoint(high);
-            match found(middle) {
-                Some(found) => (low, best) = (middle, Some((middle, found))),
-                None => high = middle,
-            }
-        }
-    }
-    Ok(best.map(|(value, found)| Most {
+    let likely = values.likely();
+    let found = rayon::join(|| values.certainly(likely), || values.certainly_with(likely, worst));
+    let most = |(value, found): (usize, Found)| Most {
         value,
         bound: match value == most {
             true => last,
             false => Bound::of(planner, &key.set(value + 1, cell)),
         },
         found,
-    }))
+    };
+    Ok([found.0.map(most), found.1.map(most)])
+}
+
+/// The values of a key, of which the largest that fits is looked for.
+struct Values<'a> {
+    planner: &'a Planner,
+    cell: &'a Cell,
+    key: Largest,
+    model: &'a ModelConfig,
+    /// What may change beside the key.
+    fit: &'a FitSpec,
+    /// Bytes that there are.
+    limit: u64,
+    /// Bytes that may be needed likely: what is uncertain of the cell is about as much with every value.
+    certain: u64,
+    /// The least and the largest value.
+    range: [usize; 2],
+}
+
+impl Values<'_> {
+    fn given(&self) -> usize {
+        self.key.value(self.cell)
+    }
+
+    /// Bytes that a value needs with these changes.
+    fn needed(&self, changes: &[Changed], value: usize) -> Option<u64> {
+        let mut keys = changes.iter().flat_map(|changed| &changed.keys);
+        let changed = keys.try_fold(self.key.set(value, self.cell), |cell, (key, value)| {
+            cell.with(key, value)
+        });
+        let changed = changed.filter(|cell| cell.validate().is_ok())?;
+        self.planner.needed(&changed).ok()
+    }
+
+    /// The largest value that fits with these changes, where all below do as well.
+    fn largest_with(&self, changes: &[Changed], range: [usize; 2], start: usize) -> Option<usize> {
+        largest_value(range, start, self.certain, |value| self.needed(changes, value))
+    }
+
+    /// The largest value that likely fits with the cell's other keys as they are.
+    fn likely(&self) -> Option<usize> {
+        let likely = self.largest_with(&[], self.range, self.given())?;
+        // What the allocator holds grows in jumps, and falls between them: a larger value may fit again.
+        let step = (likely / 64).max(1).next_power_of_two();
+        let further = (1..=FEW).into_par_iter().map(|steps| (likely / step + steps) * step);
+        let fits = |value: &usize| {
+            *value <= self.range[1] && self.needed(&[], *value).is_some_and(|bytes| bytes <= self.certain)
+        };
+        match further.filter(fits).max() {
+            Some(value) => self.largest_with(&[], [value, (value + step - 1).min(self.range[1])], value),
+            None => Some(likely),
+        }
+    }
+
+    /// The largest value up to `likely` that certainly fits as the cell is.
+    fn certainly(&self, likely: Option<usize>) -> Option<(usize, Found)> {
+        let found = |value: usize| {
+            let search = Search::new(self.planner, Space::of_one(&self.valid(value)?));
+            search.given().ok().filter(|found| found.fits(self.limit))
+        };
+        let likely = likely?;
+        let ((mut low, mut best), mut high) = self.below(likely, found)?;
+        // The steps can be halved: each is a plan.
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            match found(middle) {
+                Some(found) => (low, best) = (middle, found),
+                None => high = middle,
+            }
+        }
+        Some((low, best))
+    }
+
+    /// The largest value that certainly fits with changes of at most this harm, from `likely` on, which fits without.
+    fn certainly_with(&self, mut likely: Option<usize>, worst: Harm) -> Option<(usize, Found)> {
+        let [least, most] = self.range;
+        let search = |value: usize| {
+            let moves = Moves { fit: self.fit, worst };
+            let space = Space::with(&self.valid(value)?, self.model, Some(moves));
+            Some(Search::new(self.planner, space))
+        };
+        // Any changes that are enough serve until they are enough no more; then others are looked for.
+        loop {
+            let next = match likely {
+                Some(value) => FURTHER
+                    .map(|factor| ((value as f64 * factor) as usize).max(value + 1))
+                    .to_vec(),
+                None => vec![self.given().clamp(least, most), least],
+            };
+            let mut next = next.into_iter().filter(|next| *next <= most);
+            let further = next.find_map(|value| Some((search(value)?.some_fit(self.certain)?, value)));
+            let Some((changes, value)) = further else { break };
+            likely = self.largest_with(&changes, self.range, value).max(Some(value));
+        }
+        // The least change is searched for there alone.
+        let (found, _) = self.below(likely?, |value| search(value)?.least(self.limit))?;
+        Some(found)
+    }
+
+    /// The first value from `likely` down that is found, and the one before it. The range of `likely` may go beyond the
+    /// limit.
+    fn below(&self, likely: usize, found: impl Fn(usize) -> Option<Found>) -> Option<((usize, Found), usize)> {
+        let step = likely.div_ceil(64);
+        let close = (0..CLOSE).map(|steps| likely.saturating_sub(steps * step));
+        let halves = std::iter::successors(Some(likely / 2), |value| Some(value / 2));
+        let mut too_large = likely;
+        for value in close.chain(halves).take_while(|value| *value >= self.range[0]) {
+            if let Some(found) = found(value) {
+                return Some(((value, found), too_large));
+            }
+            too_large = value;
+        }
+        None
+    }
+
+    /// The cell with a value.
+    fn valid(&self, value: usize) -> Option<Cell> {
+        let cell = self.key.set(value, self.cell);
+        cell.validate().ok()?;
+        Some(cell)
+    }
 }
 
 /// The largest value from `least` to `most` that needs no more than `limit`, where all below do as well. The search
 /// begins at `start`. What is needed grows about evenly with the value, so the next one is where a line through those
-/// that are known reaches the limit.
+/// that are known reaches the limit, or in the middle if the last line has moved one side by little.
 fn largest_value(
     [least, most]: [usize; 2],
     start: usize,
@@ -249,6 +325,7 @@ fn largest_value(
 ) -> Option<usize> {
     let (mut fitting, mut too_large) = (None, None);
     let mut next = start.clamp(least, most);
+    let mut width = usize::MAX;
     loop {
         let bytes = needed(next);
         match bytes.filter(|bytes| *bytes <= limit) {
@@ -260,9 +337,11 @@ fn largest_value(
             (None, Some((value, _))) if value > least => (value / 2).max(least),
             (Some((low, low_bytes)), Some((high, high_bytes))) if high - low > 1 => {
                 let line = high_bytes.map(|bytes| (limit - low_bytes) as f64 / (bytes - low_bytes) as f64);
+                let has_halved = high - low <= width / 2;
+                width = high - low;
                 // Where the line ends near one side, so that the other one moves too.
-                let share = line.map_or(0.5, |share| share.clamp(0.02, 0.98));
-                let between = low + ((high - low) as f64 * share).round() as usize;
+                let share = line.filter(|_| has_halved).map_or(0.5, |share| share.clamp(0.02, 0.98));
+                let between = low + (width as f64 * share).round() as usize;
                 between.clamp(low + 1, high - 1)
             }
             _ => return fitting.map(|(value, _)| value),

@@ -92,7 +92,7 @@ impl Space {
     }
 
     /// A space in which `cell` stays as it is.
-    fn of_one(cell: &Cell) -> Self {
+    pub(super) fn of_one(cell: &Cell) -> Self {
         Self {
             cell: cell.clone(),
             axes: Vec::new(),

@@ -252,7 +252,9 @@ fn the_largest_value_fits_and_the_next_does_not() {
     let limit = 3 * planner.predict(&cell).unwrap().needed_bytes;
     let needed = |cell: &Cell| planner.predict(cell).unwrap().needed_bytes;
     for key in [Largest::BatchSize, Largest::MaxSeqLength, Largest::Rank] {
-        let most = largest(&planner, &cell, key, limit, None, &fit).unwrap().unwrap();
+        let [most, cheaply] = largest(&planner, &cell, key, limit, Harm::Transfers, &fit)
+            .unwrap()
+            .map(Option::unwrap);
         assert!(most.found.changes.is_empty());
         assert!(needed(&most.found.cell) <= limit);
         if most.bound != Bound::Memory {
@@ -260,23 +262,19 @@ fn the_largest_value_fits_and_the_next_does_not() {
         }
         let next = most.found.cell.with(key.key(), &json!(most.value + 1)).unwrap();
         assert!(needed(&next) > limit, "{key:?} {}", most.value);
-        let cheaply = largest(&planner, &cell, key, limit, Some(Harm::Transfers), &fit)
-            .unwrap()
-            .unwrap();
         assert!(cheaply.value > most.value, "{key:?}");
         assert!(cheaply.found.price.worst().keeps_results() && !cheaply.found.changes.is_empty());
     }
-    assert_eq!(largest(&planner, &cell, Largest::Rank, 1000, None, &fit).unwrap(), None);
+    let of_rank = |cell: &Cell, limit| largest(&planner, cell, Largest::Rank, limit, Harm::Transfers, &fit);
+    assert_eq!(of_rank(&cell, 1000).unwrap(), [None, None]);
     let without_rank = cell.with("adapter", &json!("ia3")).unwrap();
-    let error = largest(&planner, &without_rank, Largest::Rank, limit, None, &fit).unwrap_err();
+    let error = of_rank(&without_rank, limit).unwrap_err();
     assert_eq!(
         error.to_string(),
         "`rank` has no effect with `adapter: ia3`, so no value of it is the largest"
     );
     let loha = cell.with("adapter", &json!("loha")).unwrap();
-    let most = largest(&planner, &loha, Largest::Rank, limit, None, &fit)
-        .unwrap()
-        .unwrap();
+    let [most, _] = of_rank(&loha, limit).unwrap().map(Option::unwrap);
     let scale = |cell: &Cell| cell.loha.alpha / cell.rank as f64;
     assert_eq!(scale(&most.found.cell), scale(&loha));
 }
