@@ -12,9 +12,7 @@ use super::Format;
 
 /// A table of cells: the axes, and then `columns`.
 pub(super) fn cell_table(study: &Study, columns: &[&str]) -> Table {
-    let axes = study.axes.iter().map(String::as_str);
-    let seed = study.shows_seeds().then_some("seed");
-    let names = std::iter::once("cell_id").chain(axes).chain(seed);
+    let names = std::iter::once("cell_id").chain(axis_names(study));
     Table::new(names.chain(columns.iter().copied()))
 }
 
@@ -26,7 +24,20 @@ pub(super) fn cell_row(
     values: impl IntoIterator<Item = Value>,
 ) -> Vec<Value> {
     let study_cell = &study.cells[index];
-    let axis = |axis: &String| {
+    let id = Value::from(study_cell.id.as_str());
+    let axes = axis_cells(study, study_cell, format);
+    std::iter::once(id).chain(axes).chain(values).collect()
+}
+
+/// The columns that tell cells apart.
+pub(super) fn axis_names(study: &Study) -> impl Iterator<Item = &str> {
+    let seed = study.shows_seeds().then_some("seed");
+    study.axes.iter().map(String::as_str).chain(seed)
+}
+
+/// A cell's values in the columns that tell cells apart.
+pub(super) fn axis_cells(study: &Study, study_cell: &StudyCell, format: Format) -> impl Iterator<Item = Value> {
+    let axis = move |axis: &String| {
         let value = match format {
             Format::Table => study_cell.shown_axis(axis),
             _ => study_cell.axes.get(axis).cloned().unwrap_or_default(),
@@ -39,12 +50,8 @@ pub(super) fn cell_row(
             value
         }
     };
-    let id = Value::from(study_cell.id.as_str());
-    std::iter::once(id)
-        .chain(study.axes.iter().map(axis))
-        .chain(study.shows_seeds().then(|| study_cell.cell.seed.into()))
-        .chain(values)
-        .collect()
+    let seed = study.shows_seeds().then(|| study_cell.cell.seed.into());
+    study.axes.iter().map(axis).chain(seed)
 }
 
 /// The cell's values of the axes that it heeds: `rank 16`.

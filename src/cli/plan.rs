@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
-use base::text::counted;
 use base::text::format::{self, or_absent};
+use base::text::{Table, counted};
 use clap::ValueEnum;
 use indexmap::IndexMap;
 use plan::advice::{CellPlan, changes, cost};
@@ -18,14 +18,14 @@ use results::columns::predictions;
 use serde_json::{Value, json};
 use spec::Study;
 
-use super::cells::{cell_row, cell_table, configuration_for_people};
+use super::cells::{axis_cells, axis_names, cell_row, cell_table, configuration_for_people};
 use super::plan_answer::Answer;
 use super::plan_batches::worst_batches;
 use super::plan_gate::{Planned, junit, sarif};
 use super::plan_oom;
 use super::plan_report::{PlanReport, plan_cells};
-use super::prediction_view::{range, range_cell, range_reasons, trainable, verdict};
-use super::screen::wrapped;
+use super::prediction_view::{range, range_cell, range_reason, trainable, verdict};
+use super::screen::{judged, wrapped};
 use super::study_report::template_of;
 use super::subject::Subject;
 use super::{Format, exit_code, fits_or_not, print};
@@ -34,7 +34,7 @@ use super::{Format, exit_code, fits_or_not, print};
 ///
 /// Every figure is predicted. A model by name is planned for PyTorch's stack with a recipe; --set changes it. The
 /// answer says whether it fits, what the memory is for, what is uncertain, and what others do differently. With several
-/// cells it is a table. For a cell that does not fit the plan lists the cheapest changes that make it fit, each with its
+/// cells it is a table. For a cell that does not fit, or may not, the plan lists the cheapest changes that make it fit, each with its
 /// own prediction. Exit code 3 if a cell does not fit.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -241,22 +241,19 @@ fn for_people(study: &Study, planner: &Planner, plans: &[CellPlan]) -> String {
             };
             answer.text()
         }
-        _ => {
-            let predictions = plans.iter().map(|cell_plan| &cell_plan.prediction);
-            table(study, planner, plans) + &range_reasons(predictions)
-        }
+        _ => table(study, planner, plans) + &ranges_for_people(study, plans),
     };
     text += &worst_batches(study, plans);
     text += &notes_for_people(study, plans);
     for note in &study.notes {
         let _ = writeln!(text, "note: {note}");
     }
-    let oversize: Vec<usize> = (0..plans.len())
-        .filter(|&index| plans[index].prediction.is_oversize())
-        .collect();
-    for &index in &oversize {
-        text += &advice_for_people(study, index, &plans[index]);
+    for (index, plan) in plans.iter().enumerate() {
+        if plan.prediction.needs_change() {
+            text += &advice_for_people(study, index, plan);
+        }
     }
+    let oversize = plans.iter().filter(|plan| plan.prediction.is_oversize()).count();
     if let Some(configuration) = study.named_configuration() {
         text += &configuration_for_people(&configuration);
     }
@@ -265,7 +262,7 @@ fn for_people(study: &Study, planner: &Planner, plans: &[CellPlan]) -> String {
         cells => counted(cells.len(), "cell"),
     };
     let has_budget = plans.iter().any(|cell_plan| cell_plan.prediction.verdict.is_some());
-    let _ = match (has_budget && plans.len() > 1, oversize.len()) {
+    let _ = match (has_budget && plans.len() > 1, oversize) {
         (false, _) => writeln!(text, "\n{cells}; all figures are predicted"),
         (true, 0) => writeln!(text, "\n{cells}, none of which is oversize; all figures are predicted"),
         (true, over) => writeln!(text, "\n{cells}, {over} oversize; all figures are predicted"),
@@ -273,7 +270,7 @@ fn for_people(study: &Study, planner: &Planner, plans: &[CellPlan]) -> String {
     text
 }
 
-/// A row for each cell: what tells it apart, the verdict, then the figures.
+/// A row for each cell: the verdict and what is needed, which a narrow terminal shows, then what tells it apart.
 fn table(study: &Study, planner: &Planner, plans: &[CellPlan]) -> String {
     let predictions = || plans.iter().map(|cell_plan| &cell_plan.prediction);
     let has_budget = predictions().any(|prediction| prediction.verdict.is_some());
@@ -283,47 +280,97 @@ fn table(study: &Study, planner: &Planner, plans: &[CellPlan]) -> String {
     columns.extend(has_budget.then_some("verdict"));
     columns.push("needs");
     columns.extend(has_range.then_some("range"));
+    columns.extend(axis_names(study));
     columns.push("allocated");
     columns.extend(has_reserved.then_some("reserved"));
-    columns.extend(["at rest", "peak in", "trainable"]);
-    let mut table = cell_table(study, &columns);
-    for (index, prediction) in predictions().enumerate() {
-        let cell = &study.cells[index].cell;
+    columns.extend(["at rest", "peak in", "trainable", "cell"]);
+    let mut table = Table::new(columns);
+    let mut judgements = Vec::new();
+    for (study_cell, prediction) in study.cells.iter().zip(predictions()) {
+        let cell = &study_cell.cell;
         let module = prediction.binding_module.as_deref().unwrap_or_default();
-        let mut values = Vec::new();
-        values.extend(has_budget.then(|| json!(verdict(prediction, planner.headroom(cell)).0)));
-        values.push(json!(size(Some(prediction.needed_bytes))));
-        values.extend(has_range.then(|| json!(range_cell(prediction))));
-        values.push(json!(size(Some(prediction.allocated_peak_bytes))));
-        values.extend(has_reserved.then(|| json!(size(prediction.reserved_peak_bytes))));
-        values.push(json!(size(Some(prediction.allocated_mean_bytes))));
-        values.push(json!(format!("{} {module}", prediction.binding_phase).trim_end()));
-        values.push(json!(trainable(cell.rank, prediction)));
-        table.rows.push(cell_row(study, index, Format::Table, values));
+        let (verdict, judgement) = verdict(prediction, planner.headroom(cell));
+        judgements.push(judgement);
+        let mut row = Vec::new();
+        row.extend(has_budget.then(|| json!(verdict)));
+        row.push(json!(size(Some(prediction.needed_bytes))));
+        row.extend(has_range.then(|| json!(range_cell(prediction))));
+        row.extend(axis_cells(study, study_cell, Format::Table));
+        row.push(json!(size(Some(prediction.allocated_peak_bytes))));
+        row.extend(has_reserved.then(|| json!(size(prediction.reserved_peak_bytes))));
+        row.push(json!(size(Some(prediction.allocated_mean_bytes))));
+        row.push(json!(format!("{} {module}", prediction.binding_phase).trim_end()));
+        row.push(json!(trainable(cell.rank, prediction)));
+        row.push(json!(study_cell.id));
+        table.rows.push(row);
     }
-    table.aligned()
-}
-
-/// Each note once, with the cells that it is for unless that is all of them.
-fn notes_for_people(study: &Study, plans: &[CellPlan]) -> String {
-    let mut cells_of: IndexMap<&str, Vec<&str>> = IndexMap::new();
-    for (cell_plan, cell) in plans.iter().zip(&study.cells) {
-        for note in &cell_plan.prediction.notes {
-            cells_of.entry(note).or_default().push(&cell.id);
-        }
-    }
-    let mut text = if cells_of.is_empty() {
-        String::new()
-    } else {
-        "\n".into()
-    };
-    for (note, cells) in cells_of {
-        let _ = match cells.len() == plans.len() {
-            true => writeln!(text, "{}", wrapped(&format!("note: {note}"), 2)),
-            false => writeln!(text, "{}", wrapped(&format!("note on {}: {note}", cells.join(", ")), 2)),
-        };
+    let aligned = table.aligned();
+    let mut lines = aligned.lines();
+    let mut text = format!("{}\n", lines.next().unwrap_or_default());
+    for (line, judgement) in lines.zip(judgements) {
+        let coloured = judgement.map(|judgement| {
+            let words = judgement.words();
+            line.replacen(words, &judged(words, judgement), 1)
+        });
+        let _ = writeln!(text, "{}", coloured.as_deref().unwrap_or(line));
     }
     text
+}
+
+/// What the ranges depend on.
+fn ranges_for_people(study: &Study, plans: &[CellPlan]) -> String {
+    let reasons = plans.iter().map(|cell_plan| range_reason(&cell_plan.prediction));
+    let cells = study.cells.iter().map(|study_cell| study_cell.id.as_str());
+    let reasons: Vec<(String, &str)> = reasons
+        .zip(cells)
+        .filter_map(|(reason, id)| Some((reason?, id)))
+        .collect();
+    let all = reasons.len();
+    let reasons = reasons.iter().map(|(reason, id)| (reason.as_str(), *id));
+    once_each(reasons, all, |cells, reason| match cells {
+        None => format!("range: by the {reason}"),
+        Some(cells) => format!("range of {cells}: by the {reason}"),
+    })
+}
+
+/// Each note once, with the cells that it is for.
+fn notes_for_people(study: &Study, plans: &[CellPlan]) -> String {
+    let cells = plans.iter().zip(&study.cells);
+    let notes = cells.flat_map(|(cell_plan, cell)| {
+        let notes = cell_plan.prediction.notes.iter();
+        notes.map(|note| (note.as_str(), cell.id.as_str()))
+    });
+    once_each(notes, plans.len(), |cells, note| match cells {
+        None => format!("note: {note}"),
+        Some(cells) => format!("note on {cells}: {note}"),
+    })
+}
+
+/// A line for each text that is said of cells, with their ids unless these are `all`.
+fn once_each<'a>(
+    said: impl Iterator<Item = (&'a str, &'a str)>,
+    all: usize,
+    line: impl Fn(Option<&str>, &str) -> String,
+) -> String {
+    const NAMED: usize = 6;
+    let mut cells_of: IndexMap<&str, Vec<&str>> = IndexMap::new();
+    for (text, id) in said {
+        cells_of.entry(text).or_default().push(id);
+    }
+    let lines = cells_of.iter().map(|(text, ids)| {
+        let more = ids.len().saturating_sub(NAMED);
+        let mut named = ids[..ids.len() - more].join(", ");
+        if more > 0 {
+            let _ = write!(named, " and {more} more");
+        }
+        let named = (ids.len() < all).then_some(named.as_str());
+        wrapped(&line(named, text), 2) + "\n"
+    });
+    let lines: String = lines.collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("\n{lines}"),
+    }
 }
 
 fn advice_for_people(study: &Study, index: usize, cell_plan: &CellPlan) -> String {

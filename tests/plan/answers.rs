@@ -110,6 +110,41 @@ fn the_headroom_makes_words() {
     assert!(!nothing_tight.stdout.contains("tight"), "{nothing_tight}");
 }
 
+/// The budget lies within what may be needed.
+#[test]
+fn what_may_not_fit_is_told_what_would() {
+    let plan = expctl("plan --model llama-3.1-8b --gpu 4090 --recipe axolotl");
+    assert!(answer(&plan).contains("may not fit"), "{plan}");
+    plan.stdout_has("it would fit with");
+}
+
+#[test]
+fn searches_for_limits_answer_in_the_first_line() {
+    let answer = |arguments: &str| answer(&expctl(arguments));
+    let smallest = answer("fit --model llama-3.1-8b --smallest-gpu");
+    assert!(smallest.contains(" is the smallest GPU that is enough"), "{smallest}");
+    let largest = answer("fit --model smollm2-135m --gpu t4 --largest batch_size");
+    assert!(largest.contains("the largest batch_size that fits is "), "{largest}");
+    let none = answer("fit --model llama-3.1-70b --gpu t4 --largest batch_size");
+    assert!(none.contains("no batch_size fits"), "{none}");
+}
+
+/// What the allocator holds falls between its jumps: a search that ends at the first would find less with more memory.
+#[test]
+fn more_memory_leaves_no_less_room() {
+    let largest = |headroom: &str| {
+        let of = "fit --model llama-3.1-8b --gpu a100-40gb --recipe unsloth-comparison --largest max_seq_length --format json";
+        let output = expctl(&format!("{of} --headroom {headroom}"));
+        let rows: serde_json::Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output}"));
+        [0, 1].map(|row: usize| rows[row]["value"].as_u64().unwrap_or_else(|| panic!("{output}")))
+    };
+    let [less, more] = ["5%", "0"].map(largest);
+    assert!(
+        less.iter().zip(more).all(|(less, more)| *less <= more),
+        "{less:?} {more:?}"
+    );
+}
+
 #[test]
 fn every_recipe_is_planned() {
     let recipes = expctl("list --recipes --format json").json();

@@ -9,17 +9,17 @@ use techniques::Harm;
 use super::fit::{Found, Moves, Search, Space};
 use super::{PlanError, Planner};
 
-/// A cell's prediction, and the changes that make the cell fit if it is oversize.
+/// A cell's prediction, and the changes that make the cell fit if it may not.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellPlan {
     /// The prediction, with the cheapest of the changes.
     pub prediction: Prediction,
     /// The least change that makes it fit, then others, each without a technique that the first one uses; the cheapest
-    /// first. Empty for a cell that fits or has no budget, and if no changes are enough.
+    /// first. Empty for a cell that certainly fits or has no budget, and if no changes are enough.
     pub advice: Vec<Found>,
 }
 
-/// Predicts a cell, and looks for the least change that makes it fit if it is oversize, and for others, which is several
+/// Predicts a cell, and looks for the least change that makes it fit if it may not, and for others, which is several
 /// times the work.
 ///
 /// # Errors
@@ -35,7 +35,7 @@ pub fn plan(planner: &Planner, cell: &Cell, fit: &FitSpec, with_others: bool) ->
     Ok(CellPlan { prediction, advice })
 }
 
-/// Predicts a cell, with the least change that makes it fit if it is oversize.
+/// Predicts a cell, with the least change that makes it fit if it may not.
 ///
 /// # Errors
 /// The errors of [`Planner::predict`].
@@ -50,7 +50,7 @@ fn with_least_change(
     and_then: impl FnOnce(&Search<'_>, Found, u64),
 ) -> Result<Prediction, PlanError> {
     let mut prediction = planner.predict(cell)?;
-    if !prediction.is_oversize() {
+    if !prediction.needs_change() {
         return Ok(prediction);
     }
     // Without a budget of its own, the host's alone is exceeded.

@@ -169,6 +169,11 @@ impl Prediction {
         self.verdict == Some(Verdict::Oversize)
     }
 
+    /// True if it does not fit into a budget, or may not.
+    pub fn needs_change(&self) -> bool {
+        self.judgement(0).is_some_and(|judgement| judgement > Judgement::Tight)
+    }
+
     /// Bytes that the device needs; [`PAST_HOST`] if the host's memory is not enough.
     pub fn needed_within_host(&self) -> u64 {
         match self.past_host_budget() {
