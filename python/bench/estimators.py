@@ -39,8 +39,8 @@ GiB = 1024**3
 UNITS = {"bytes": 1, "MiB": 1024**2, "GiB": GiB, "MB": 10**6, "GB": 10**9}
 METRICS = {"allocated_peak_bytes": "allocated", "reserved_peak_bytes": "reserved", "process_peak_bytes": "process"}
 
-# Specs with measured peaks of decoders on one GPU. Left out: fsdp_qlora has two GPUs; the figures of qlora_7b and phi_4_mini
-# are calculated; distilbert_rsvd and transformers_one_gpu are of encoders; axolotl_colab has no peak; our_trainer_* is not
+# Specs with measured peaks of decoders on one GPU. Left out: fsdp_qlora has two GPUs; the figures of qlora_7b and phi_4_mini,
+# and most of unsloth_hf_fa2's, are calculated; distilbert_rsvd and transformers_one_gpu are of encoders; axolotl_colab has no peak; our_trainer_* is not
 # PyTorch; lmcleaner and peft_train_memory have no figures.
 STUDIES = {
     "h200": "our runs, H200",
@@ -196,9 +196,11 @@ def rows_of(study):
         cells[cell["cell_id"]] = DEFAULTS | known, cell
     rows, outcomes = {}, {}
     for line in csv.DictReader(io.StringIO(expctl("accuracy", str(spec), "--format", "csv"))) if "published" in tree else []:
+        if line["section"] not in ["held_out", "seen", "corrected"]:
+            continue
         if line["column"] == "outcome":
             outcomes[line["cell_id"]] = line
-        elif (metric := METRICS.get(line["column"])) and line["section"] in ["held_out", "seen", "corrected"]:
+        elif metric := METRICS.get(line["column"]):
             keys, plan = cells[line["cell_id"]]
             value = round(float(line["published"].replace(",", "")) * UNITS[line["unit"]])
             # A cell may have several runs, whose figures have the same metric; the metrics of one run follow each other.
