@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use plan::advice::changes;
-use plan::fit::{Found, Largest, Moves, Search, Space, check_values, largest, smallest_gpu};
+use plan::fit::{Found, Largest, Moves, Search, Space, check_values, fewest_gpus, largest, smallest_gpu};
 use plan::{CellError, PlanError, Planner};
 use rayon::prelude::*;
 use spec::{Study, StudyCell};
@@ -50,11 +50,14 @@ pub(super) struct Args {
     /// Print the smallest GPU that is enough instead
     #[arg(long, conflicts_with_all = ["budget", "gpu", "largest"])]
     smallest_gpu: bool,
+    /// Print how many GPUs of the budget's kind are enough at least, if FSDP shares the model among them, instead
+    #[arg(long, conflicts_with_all = ["largest", "smallest_gpu"])]
+    fewest_gpus: bool,
     /// Write the least change that fits as a spec
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["largest", "smallest_gpu"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["largest", "smallest_gpu", "fewest_gpus"])]
     write: Option<PathBuf>,
     /// Draw the front of memory against price
-    #[arg(long, value_name = "FILE.svg", value_parser = svg, conflicts_with_all = ["largest", "smallest_gpu"])]
+    #[arg(long, value_name = "FILE.svg", value_parser = svg, conflicts_with_all = ["largest", "smallest_gpu", "fewest_gpus"])]
     chart: Option<PathBuf>,
     /// How the result is printed; json has everything, csv the front
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -94,7 +97,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             study.cells.len()
         );
     }
-    if args.smallest_gpu || !args.largest.is_empty() {
+    if args.smallest_gpu || args.fewest_gpus || !args.largest.is_empty() {
         return limits(args, &study, &planner);
     }
     let has_budget = |study_cell: &StudyCell| planner.budget(&study_cell.cell).is_some();
@@ -255,10 +258,14 @@ fn limits_of(
             add(key.key(), worst, most.map(Into::into));
         }
     }
-    if args.smallest_gpu {
-        for worst in [None, Some(Harm::Transfers), Some(Harm::Algorithm)] {
+    for worst in [None, Some(Harm::Transfers), Some(Harm::Algorithm)] {
+        if args.smallest_gpu {
             let gpu = smallest_gpu(planner, cell, worst, &study.fit)?;
             add("gpu", worst, gpu.map(Into::into));
+        }
+        if args.fewest_gpus {
+            let gpus = fewest_gpus(planner, cell, worst, &study.fit)?;
+            add("world_size", worst, gpus.map(Into::into));
         }
     }
     Ok(rows)

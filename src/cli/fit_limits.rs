@@ -68,6 +68,16 @@ impl From<(&'static Gpu, Found)> for Limit {
     }
 }
 
+impl From<(usize, Found)> for Limit {
+    fn from((gpus, found): (usize, Found)) -> Self {
+        Self {
+            value: gpus.into(),
+            bound: None,
+            found,
+        }
+    }
+}
+
 impl Limits {
     /// A row for each limit.
     pub(super) fn render(&self, study: &Study, format: Format) -> String {
@@ -161,6 +171,7 @@ impl LimitRow {
     fn question(&self) -> String {
         match self.key {
             "gpu" => "the smallest GPU that is enough".into(),
+            "world_size" => "the fewest GPUs that are enough".into(),
             key => format!("the largest {key} that fits"),
         }
     }
@@ -218,6 +229,8 @@ fn in_short(rows: &[LimitRow]) -> String {
     let mut text = match (&as_it_is, given.key) {
         (Some(gpu), "gpu") => format!("{gpu} is the smallest GPU that is enough"),
         (None, "gpu") => "no GPU is enough".into(),
+        (Some(count), "world_size") => format!("the fewest GPUs that are enough are {count}"),
+        (None, "world_size") => "64 GPUs are not enough".into(),
         (Some(value), key) => format!("the largest {key} that fits is {value}"),
         (None, key) => format!("no {key} fits"),
     };

@@ -10,6 +10,7 @@ mod command;
 #[path = "../common/mod.rs"]
 mod common;
 mod data;
+mod fewest_gpus;
 mod fit;
 mod fms_acceleration;
 mod fsdp;

@@ -125,7 +125,6 @@ cell_keys! {
             heeded: |cell| cell.world_size > 1,
             idle: Idle::by("world_size", "one process shares nothing").or("use `world_size: 2` or more"),
             aliases: ["distributed_type"],
-            no_technique: "another way to train, with other speeds",
             acts: [torch("rank: 0, world_size: 2", "fsdp", &[Bytes])],
         }
         /// How FSDP shares the model.

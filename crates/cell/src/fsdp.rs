@@ -15,7 +15,6 @@ cell_keys! {
             heeded: is_fsdp,
             idle: NO_FSDP,
             aliases: ["fsdp_version"],
-            no_technique: "another implementation, with other speeds",
             acts: [torch(TWO_GPUS, "2", &[Bytes])],
         }
         /// With version 2: a unit is let go after its forward pass, and gathered again for its backward pass. Default: true.
@@ -23,7 +22,6 @@ cell_keys! {
             heeded: is_fsdp,
             idle: NO_FSDP,
             example: "true",
-            no_technique: "true, the default, saves most",
             acts: [torch("rank: 0, world_size: 2, distributed: fsdp, fsdp_config: {version: 2}", "false", &[Bytes])],
         }
         /// With version 1: what is shared. `full_shard` is parameters, gradients and optimizer states; with `shard_grad_op` a unit that is
@@ -32,7 +30,6 @@ cell_keys! {
         sharding_strategy: ShardingStrategy = ShardingStrategy::FullShard => {
             heeded: is_fsdp,
             idle: NO_FSDP,
-            no_technique: "full_shard, the default, saves most",
             acts: [torch(TWO_GPUS, "shard_grad_op", &[Bytes])],
         }
         /// The modules that are gathered together: blocks, and with LoRA each of its factors, or the whole model.
@@ -78,7 +75,6 @@ cell_keys! {
             heeded: is_fsdp,
             idle: NO_FSDP,
             aliases: ["cpu_offload"],
-            no_technique: "the optimizer's step on the CPU takes longer than all else, and its time is not planned",
             acts: [torch(TWO_GPUS, "true", &[Bytes])],
         }
         /// With version 1: the optimizer has parts of each parameter, as with accelerate's launcher and transformers' Trainer; gradients then

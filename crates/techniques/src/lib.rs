@@ -29,6 +29,7 @@ mod price;
 mod rank;
 mod registry;
 mod sequence_length;
+mod sharding;
 mod target_modules;
 mod technique;
 #[cfg(test)]

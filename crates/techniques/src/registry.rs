@@ -23,13 +23,14 @@ use super::packing::PACKING;
 use super::padding::PADDING;
 use super::rank::RANK;
 use super::sequence_length::SEQUENCE_LENGTH;
+use super::sharding::SHARDING;
 use super::target_modules::TARGET_MODULES;
 use super::technique::Technique;
 use super::upcast::UPCAST;
 use super::zero_grad::ZERO_GRAD;
 
 /// Every technique.
-pub const TECHNIQUES: [&Technique; 26] = [
+pub const TECHNIQUES: [&Technique; 27] = [
     &ATTENTION,
     &OUTPUTS,
     &KEY_VALUE_CACHE,
@@ -41,6 +42,7 @@ pub const TECHNIQUES: [&Technique; 26] = [
     &MAX_TOKENS,
     &CHECKPOINTING,
     &OFFLOAD,
+    &SHARDING,
     &LOSS,
     &EMPTY_CACHE,
     &OPTIMIZER,

@@ -3,6 +3,7 @@
 //! [`Space`] has the techniques that a cell can use, each with its steps; a [`Point`] of it is a combination.
 //! [`Search`] predicts points and finds the least change that fits, and the front of memory against price.
 
+mod fewest_gpus;
 mod largest;
 mod search;
 mod smallest_gpu;
@@ -11,6 +12,7 @@ mod space;
 mod tests;
 mod values;
 
+pub use fewest_gpus::fewest_gpus;
 pub use largest::{Bound, Largest, Most, largest};
 pub use search::{Found, Search};
 pub use smallest_gpu::smallest_gpu;
