@@ -93,7 +93,7 @@ impl Invocation {
 }
 
 /// A word that a POSIX shell reads as this text.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         text.to_owned()
