@@ -4,8 +4,10 @@ use cell::keys;
 use yaml::Budget;
 use yaml::tree::Node;
 
-use super::invocation::quoted;
-use super::layers::is_settable;
+use super::shell_word::quoted;
+
+/// Sections of a spec that helps name, besides a cell's keys.
+const SECTIONS: [&str; 4] = ["record", "report", "limits", "fit"];
 
 /// What a help says after a section of a spec, which the command line does not have.
 const IN_A_SPEC: &str = " in the spec, next to `defaults`";
@@ -63,7 +65,7 @@ fn leaf(tree: &Node) -> Option<(String, &Node)> {
 }
 
 fn is_key(path: &[String]) -> bool {
-    keys::is_known(path) || is_settable(&path.join("."))
+    keys::is_known(path) || SECTIONS.contains(&path[0].as_str())
 }
 
 #[cfg(test)]

@@ -231,7 +231,7 @@ fn settable_names() -> impl Iterator<Item = &'static str> {
     settable().iter().map(|key| key.path.as_str())
 }
 
-pub(crate) fn is_settable(name: &str) -> bool {
+fn is_settable(name: &str) -> bool {
     settable_names().any(|key| key == name)
 }
 

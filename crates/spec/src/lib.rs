@@ -61,6 +61,7 @@ mod sample;
 mod schema;
 mod selection;
 mod selector;
+mod shell_word;
 mod spec_file;
 mod study;
 mod study_file;
