@@ -8,7 +8,7 @@ use anyhow::bail;
 use base::text::format::{self, or_absent};
 use base::text::{Table, counted};
 use clap::ValueEnum;
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use plan::advice::{CellPlan, changes, cost};
 use plan::fit::Found;
 use plan::variants::variants;
@@ -66,9 +66,9 @@ pub(super) struct Args {
 enum PlanFormat {
     /// An answer, or aligned columns, for people
     Table,
-    /// An array of objects
+    /// An array of objects; of several specs, `name` is that of the cell's spec
     Json,
-    /// Comma-separated values with a header
+    /// Comma-separated values with a header; of several specs, as in json
     Csv,
     /// SARIF 2.1.0 for code scanning: a result for each cell that does not fit
     Sarif,
@@ -115,11 +115,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Prints the plans; exit code 3 if a cell does not fit.
 fn print_plans(studies: &[Study], args: &Args) -> anyhow::Result<ExitCode> {
-    match args.format {
-        PlanFormat::Json if studies.len() > 1 => bail!("give one spec for --format json"),
-        PlanFormat::Csv if studies.len() > 1 => bail!("give one spec for --format csv"),
-        _ => {}
-    }
     let planners: Vec<Planner> = studies
         .iter()
         .map(|study| Planner::new(study.roots(), args.options()))
@@ -144,14 +139,18 @@ fn print_plans(studies: &[Study], args: &Args) -> anyhow::Result<ExitCode> {
     let text = match args.format {
         PlanFormat::Sarif => sarif(&gate()),
         PlanFormat::Junit => junit(&gate()),
-        format => {
-            let texts = all().map(|((study, planner), plans)| match format {
-                PlanFormat::Json => for_programs(study, planner, plans, Format::Json),
-                PlanFormat::Csv => for_programs(study, planner, plans, Format::Csv),
-                _ if studies.len() > 1 => {
-                    format!("{}\n{}", study.invocation.source(), for_people(study, planner, plans))
-                }
-                _ => for_people(study, planner, plans),
+        PlanFormat::Json | PlanFormat::Csv => {
+            let format = match args.format {
+                PlanFormat::Json => Format::Json,
+                _ => Format::Csv,
+            };
+            let tables = all().map(|((study, planner), plans)| for_programs(study, planner, plans, format));
+            format.render(&together(studies, tables.collect()))
+        }
+        PlanFormat::Table => {
+            let texts = all().map(|((study, planner), plans)| match studies.len() {
+                1 => for_people(study, planner, plans),
+                _ => format!("{}\n{}", study.invocation.source(), for_people(study, planner, plans)),
             });
             texts.collect::<Vec<_>>().join("\n")
         }
@@ -189,7 +188,7 @@ fn report_plan(study: &Study, args: &Args, output: Option<&Path>) -> anyhow::Res
     report.write_or_check(args.options(), args.check)
 }
 
-fn for_programs(study: &Study, planner: &Planner, plans: &[CellPlan], format: Format) -> String {
+fn for_programs(study: &Study, planner: &Planner, plans: &[CellPlan], format: Format) -> Table {
     let columns = predictions();
     let names = columns.iter().map(|column| column.name.as_str());
     let configuration = study.named_configuration().unwrap_or_default();
@@ -217,7 +216,28 @@ fn for_programs(study: &Study, planner: &Planner, plans: &[CellPlan], format: Fo
             row.push(cell_plan.advice.iter().map(advice_for_programs).collect());
         }
     }
-    format.render(&table)
+    table
+}
+
+/// One table of those of several studies, whose rows begin with the name of their study. What a study has no column for is
+/// null.
+fn together(studies: &[Study], mut tables: Vec<Table>) -> Table {
+    if tables.len() == 1 {
+        return tables.remove(0);
+    }
+    let columns: IndexSet<String> = tables.iter().flat_map(|table| table.columns.clone()).collect();
+    let mut all = Table::new(std::iter::once("name".to_owned()).chain(columns.clone()));
+    for (study, table) in studies.iter().zip(tables) {
+        for row in table.rows {
+            let values: IndexMap<&String, Value> = table.columns.iter().zip(row).collect();
+            let row = columns
+                .iter()
+                .map(|column| values.get(column).cloned().unwrap_or_default());
+            all.rows
+                .push(std::iter::once(study.name.clone().into()).chain(row).collect());
+        }
+    }
+    all
 }
 
 fn advice_for_programs(advice: &Found) -> Value {

@@ -133,7 +133,12 @@ pub(super) fn junit(studies: &[Planned<'_>]) -> String {
             if fails {
                 status.set_message(finding.message.clone());
             }
-            let mut case = TestCase::new(finding.cell, status);
+            // The id of a spec's only cell says less than the spec's name.
+            let name = match planned.study.cells.len() {
+                1 => planned.study.name.clone(),
+                _ => finding.cell,
+            };
+            let mut case = TestCase::new(name, status);
             if !fails {
                 case.set_system_out(finding.message);
             }

@@ -247,7 +247,7 @@ fn a_gpu_and_a_size_are_two_things() {
             "a headroom of 16.00 GiB leaves nothing of 14.76 GiB",
         ),
         ("--set max_seq_length=9999999", "live tensors come to 15,024 GiB"),
-        ("--set r=64", "did you mean `rank`?"),
+        ("--set r=64", "write `--set rank=64`"),
     ] {
         expctl(&format!("plan --model llama-3.2-1b {arguments}"))
             .exits(2)
@@ -335,6 +335,7 @@ fn gates_read_sarif_and_junit() {
         assert_eq!((&result["level"], &result["locations"]), (&level.into(), &Value::Null));
         let junit = expctl(&format!("{arguments} junit")).exits(code);
         assert_eq!(junit.stdout.contains("failures=\"1\""), code == 3, "{junit}");
+        assert!(junit.stdout.contains("<testcase name=\"tiny\""), "{junit}");
     }
     let junit = plan("junit").exits(3).stdout;
     assert!(

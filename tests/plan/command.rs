@@ -345,7 +345,28 @@ report: { template: plan, output: first.md }
 
     let both = plan(&[]).exits(0);
     both.stdout_has("first.yaml\n").stdout_has("second.yaml\n");
-    plan(&["--format", "json"]).exits(2).stderr_has("give one spec");
+    let json = plan(&["--format", "json"]).exits(0);
+    let cells: Value = serde_json::from_str(&json.stdout).unwrap();
+    let named = |name: &str| {
+        cells
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|cell| cell["name"] == name)
+            .count()
+    };
+    assert_eq!(
+        named("first") + named("second"),
+        cells.as_array().unwrap().len(),
+        "{json}"
+    );
+    assert!(named("first") > 0 && named("second") > 0, "{json}");
+    assert!(cells[0]["cell_id"].is_string(), "{json}");
+    let junit = plan(&["--format", "junit"]).exits(0);
+    junit
+        .stdout_has("<testcase name=\"first\"")
+        .stdout_has("<testcase name=\"second\"");
+    plan(&["--format", "csv"]).exits(0).stdout_has("name,cell_id,");
     plan(&["--report=x.md"]).exits(2).stderr_has("is for one spec");
     plan(&["--check"]).exits(2).stderr_has("--report");
 }

@@ -108,17 +108,49 @@ fn wrong_names_are_errors() {
         ),
         (&["--data", "sample", "spec.yaml"], "--data goes with --model"),
         (&["--model", "tiny", "--data", "smaple"], "did you mean `sample`?"),
-        (&["--model", "tiny", "--gpu", "4091"], "a size has a unit"),
+        (
+            &["--model", "tiny", "--gpu", "4091"],
+            "neither a size, such as 6GiB, nor a known GPU",
+        ),
         (&["--model", "tiny", "--gpu", "mi300x"], "NVIDIA's GPUs alone"),
         (&["--model", "tiny", "--recipe", "qlorra"], "did you mean `qlora`?"),
-        (&["--model", "tiny", "--seq-len", "64"], "--set max_seq_length=VALUE"),
-        (&["--model", "tiny", "--lora-r", "64"], "--set rank=VALUE"),
+        (
+            &["--model", "tiny", "--seq-len", "64"],
+            "write `--set max_seq_length=64`",
+        ),
+        (&["--model", "tiny", "--lora-r", "64"], "write `--set rank=64`"),
         (&["--model", "tiny", "r=64"], "--set rank=64"),
         (&["llama-3.1-8b"], "--model llama-3.1-8b"),
         (&["--model", "mixtral-8x7b"], "a mixture of experts is not planned"),
         (
             &["--model", "tiny", "--set", "num_gpus=2"],
-            "did you mean `world_size`?",
+            "write `--set world_size=2`",
+        ),
+        (&["--model", "tiny", "--qlora"], "write `--recipe qlora`"),
+        (&["--model", "tiny", "--load-in-4bit"], "write `--set dtype=int4`"),
+        (
+            &["--model", "tiny", "--context=4096"],
+            "write `--set max_seq_length=4096`",
+        ),
+        (
+            &["--model", "tiny", "--deepspeed", "ds.json"],
+            "DeepSpeed is not planned yet",
+        ),
+        (&["--model", "tiny", "--vram", "24GB"], "write `--gpu 24GB`"),
+        (&["--model", "tiny", "--gpus", "2"], "write `--set world_size=2`"),
+        (&["--model", "tiny", "--model_name_or_path", "x"], "write `--model x`"),
+        (&["--model", "tiny", "--set", "bs=4"], "write `--set batch_size=4`"),
+        (
+            &["--model", "tiny", "--set", "attn=flash"],
+            "write `--set attn_implementation=flash_attention_2`",
+        ),
+        (
+            &["--model", "tiny", "--set", "lora_target=all"],
+            "write `--set target_modules=all-linear`",
+        ),
+        (
+            &["--model", "tiny", "--set", "use_liger_kernel=true"],
+            "write `--set loss=liger`",
         ),
         (&[], "give a spec, or a model by name"),
     ] {
@@ -126,4 +158,112 @@ fn wrong_names_are_errors() {
         assert_eq!(output.code, 2, "{output}");
         assert!(output.stderr.contains(help), "{arguments:?}: {output}");
     }
+}
+
+/// A value from an option is shown as it was given: nobody knows a line of the recipe.
+#[test]
+fn errors_name_the_option() {
+    for (arguments, shown) in [
+        (
+            "--model llama3",
+            &[
+                "error: model: `llama3` is not a preset\n",
+                "--> --model llama3\n",
+                "write the size, too: `llama-3.2-1b`",
+            ][..],
+        ),
+        (
+            "--model llama-3.1-8b --gpu t4 --set attn_implementation=flash_attention_2",
+            &[
+                "error: attn_implementation: FlashAttention-2 needs Ampere",
+                "--> --set attn_implementation=flash_attention_2\n",
+                "::: --gpu t4\n",
+                "use `--set attn_implementation=sdpa`",
+            ],
+        ),
+        (
+            "--model llama-3.1-8b --gpu 4090 --set packing=true",
+            &[
+                "--> --set packing=true\n",
+                "::: --recipe qlora (attn_implementation: sdpa)\n",
+                "use `--set attn_implementation=flash_attention_2`, or `--set torch.packing_strategy=wrapped`",
+            ],
+        ),
+        (
+            "--model llama-3.1-8b --gpu 4090 --set stack=candle",
+            &[
+                "`--set stack=candle`",
+                "write `--stack candle`, which starts from our trainer's defaults",
+            ],
+        ),
+        (
+            "--model tiny --set rnak=1 --set batch_size=0",
+            &[
+                "--> --set rnak=1\n",
+                "batch_size: must be at least 1",
+                "2 mistakes in the command line",
+            ],
+        ),
+        (
+            "--model tiny --set data={path: x, colum: y}",
+            &["--set data={path: x, colum: y}", "did you mean `column`?"],
+        ),
+    ] {
+        // A setting with spaces is one argument.
+        let (options, setting) = arguments.split_once(" --set data=").unwrap_or((arguments, ""));
+        let mut arguments: Vec<String> = options.split(' ').map(str::to_owned).collect();
+        if !setting.is_empty() {
+            arguments.extend(["--set".into(), format!("data={setting}")]);
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let output = Project::empty().expctl(&[&["plan"], arguments.as_slice()].concat());
+        assert_eq!(output.code, 2, "{output}");
+        for part in shown {
+            assert!(output.stderr.contains(part), "{part}: {output}");
+        }
+        for part in [":1:1", "defaults.", "leave the key out"] {
+            assert!(!output.stderr.contains(part), "{part}: {output}");
+        }
+    }
+}
+
+/// What of a recipe the model or the GPU cannot have gives way, and a note says so.
+#[test]
+fn a_recipe_gives_way() {
+    for (arguments, key, note) in [
+        (
+            "--model llama-3.1-8b --gpu t4 --recipe axolotl",
+            "attn_implementation=sdpa",
+            "note: --recipe axolotl: `attn_implementation: sdpa` in place of flash_attention_2, which needs Ampere",
+        ),
+        (
+            "--model gemma-2-9b --gpu t4 --recipe axolotl",
+            "attn_implementation=eager",
+            "`attn_implementation: eager` in place of flash_attention_2",
+        ),
+        (
+            "--model gemma-2-9b --gpu 4090 --recipe unsloth-comparison",
+            "torch.transformers_version=nearest 4.46.3",
+            "transformers 4.46.3 has not been studied with Gemma2; the nearest that has been is taken",
+        ),
+        (
+            "--model bert-large --gpu 4090 --recipe unsloth-comparison",
+            "attn_implementation=flash_attention_2",
+            "transformers 4.46.3 has not been studied with Bert; today's is taken",
+        ),
+        (
+            "--model phi-3-mini --gpu 4090 --recipe trl-sft",
+            "target_modules=all-linear",
+            "`target_modules: all-linear`, as phi-3-mini has no q_proj and no v_proj",
+        ),
+    ] {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let output = Project::empty().expctl(&[&["plan", "--no-replay"], arguments.as_slice()].concat());
+        assert!(matches!(output.code, 0 | 3), "{output}");
+        assert!(output.stdout.contains(key) && output.stdout.contains(note), "{output}");
+    }
+    // What is set is not the recipe's.
+    let set = "plan --model llama-3.1-8b --gpu 4090 --recipe axolotl --set attn_implementation=sdpa --no-replay";
+    let output = Project::empty().expctl(&set.split(' ').collect::<Vec<_>>());
+    assert!(!output.stdout.contains("in place of"), "{output}");
 }

@@ -23,6 +23,7 @@ mod presets;
 mod reader;
 mod releases;
 mod rope;
+mod suggestion;
 mod weights;
 
 pub use config::{ModelConfig, SlidingWindow};
@@ -37,4 +38,5 @@ pub use name::{ModuleName, WeightName};
 pub use presets::Preset;
 pub use releases::{Gap, Releases};
 pub use rope::{Llama3Scaling, LongRopeScaling, Rope, RopeScaling};
+pub use suggestion::suggestion;
 pub use weights::{Init, WeightSpec};

@@ -5,7 +5,6 @@ use std::io;
 use std::path::PathBuf;
 
 use base::foreign;
-use base::text::suggestion;
 use hub::{HubName, Roots};
 use options::{ModelOptions, Stack};
 
@@ -13,6 +12,7 @@ use super::check::check_model;
 use super::config::ModelConfig;
 use super::error::ArchError;
 use super::presets::Preset;
+use super::suggestion::suggestion;
 
 /// A preset, or a directory in Hugging Face's layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub fn locate(model: &str, roots: &Roots) -> Result<Location, ArchError> {
     if is_on_hub && Preset::of_hub_name(model).is_none() {
         return Err(ArchError::NotFetched(model.into()));
     }
-    let near = suggestion(model, Preset::names());
+    let near = suggestion(model);
     Err(ArchError::Unknown {
         name: model.into(),
         path,

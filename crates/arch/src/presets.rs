@@ -50,12 +50,21 @@ const TUNED: [&str; 8] = [
 ];
 
 /// Words in the names of models whose families are not computed.
-const OTHER_FAMILIES: [(&str, &str); 19] = [
+const OTHER_FAMILIES: [(&str, &str); 28] = [
     ("mixtral", "a mixture of experts"),
     ("moe", "a mixture of experts"),
     ("deepseek-v", "a mixture of experts"),
     ("gpt-oss", "a mixture of experts"),
     ("llama-4", "a mixture of experts"),
+    ("llama4", "a mixture of experts"),
+    ("dbrx", "a mixture of experts"),
+    ("kimi-k", "a mixture of experts"),
+    ("pythia", "GPT-NeoX"),
+    ("phi-1", "Phi"),
+    ("phi-2", "Phi"),
+    ("gemma-3n", "Gemma 3n"),
+    ("olmo", "OLMo"),
+    ("command-r", "Cohere"),
     ("gpt2", "GPT-2"),
     ("gpt-j", "GPT-J"),
     ("gpt-neo", "GPT-NeoX"),
@@ -115,7 +124,7 @@ impl Preset {
         if name.split('-').any(is_active) {
             return Some("a mixture of experts");
         }
-        let other = OTHER_FAMILIES.iter().find(|(word, _)| name.contains(word));
+        let other = OTHER_FAMILIES.iter().find(|(word, _)| has_word(&name, word));
         other.map(|(_, family)| *family)
     }
 
@@ -146,6 +155,19 @@ impl Preset {
         let config = || ModelConfig::from_json(self.json.as_bytes()).expect("a preset is a valid config.json");
         read.entry(self.name).or_insert_with(config).clone()
     }
+}
+
+/// True if `name` has this word. One of few letters stands at the beginning of a part, and a number ends where it does:
+/// `llama-405b` is no `llama-4`.
+fn has_word(name: &str, word: &str) -> bool {
+    let is_short = word.trim_matches('-').len() <= 3 && word.ends_with('-');
+    let ends_in_digit = word.ends_with(|c: char| c.is_ascii_digit());
+    name.match_indices(word).any(|(at, _)| {
+        let before = name[..at].chars().next_back();
+        let after = name[at + word.len()..].chars().next();
+        let is_apart = |c: Option<char>| c.is_none_or(|c| !c.is_ascii_alphanumeric() && c != '.');
+        (!is_short || is_apart(before)) && (!ends_in_digit || is_apart(after))
+    })
 }
 
 #[cfg(test)]
@@ -200,6 +222,9 @@ mod tests {
             ("TheBloke/Llama-2-7B-GPTQ", "a model whose weights GPTQ quantised"),
         ] {
             assert_eq!(Preset::other_family(other), Some(family), "{other}");
+        }
+        for other in ["llama-405b", "llama-4b", "adopt-7b", "phi-1.5b", "phi-20b"] {
+            assert_eq!(Preset::other_family(other), None, "{other}");
         }
         assert!(Preset::names().iter().all(|name| Preset::other_family(name).is_none()));
         assert_eq!(name("./smollm2-135m-instruct"), None);

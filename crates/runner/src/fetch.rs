@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use arch::Preset;
-use base::text::{did_you_mean, nearest};
+use arch::{Preset, suggestion};
 use cell::{Cell, Data, Stack, Weights};
 use hub::{Hub, HubError, HubName, Progress, Repository, Roots, Settings, Wanted};
 use spec::{Study, StudyCell};
@@ -128,8 +127,8 @@ pub fn fetch_description(model: &str, progress: &mut dyn Progress) -> Result<Roo
         is_due: true,
     };
     let repository = request.fetch(&hub, &name, Purpose::Plan, progress);
-    let repository = repository
-        .map_err(|error| PreflightError::of_command_line("model", model, reason(error, "model", model, &roots)))?;
+    let repository =
+        repository.map_err(|error| PreflightError::of_option("model", model, reason(error, "model", model, &roots)))?;
     let snapshot = repository.into_snapshot(false);
     Ok(roots.with_snapshots(BTreeMap::from([(name.to_string(), snapshot)])))
 }
@@ -215,12 +214,9 @@ fn reason(error: HubError, key: &str, written: &str, roots: &Roots) -> Reason {
     if is_absent && key == "model" {
         let name = written.rsplit('/').next().unwrap_or_default();
         let name = name.split('@').next().unwrap_or_default().to_lowercase();
-        match (Preset::other_family(&name), nearest(&name, Preset::names())) {
-            (Some(family), _) => hint += &format!("; {family} is not planned: plan a preset of its size in its place"),
-            (None, Some(near)) if near == name => {
-                hint += &format!("; the preset `{near}` has the shape without weights");
-            }
-            (None, Some(near)) => hint += &format!("; {}", did_you_mean(near)),
+        match (Preset::named(&name), suggestion(&name)) {
+            (Some(preset), _) => hint += &format!("; the preset `{}` has the shape without weights", preset.name()),
+            (None, Some(help)) => hint += &format!("; {help}"),
             (None, None) => {}
         }
     }

@@ -76,10 +76,10 @@ impl PreflightError {
         }
     }
 
-    /// `value` of `key`, where the command line names it.
-    pub(super) fn of_command_line(key: &'static str, value: impl Into<String>, reason: Reason) -> Self {
+    /// `value` of `key`, which an option of its name gives.
+    pub(super) fn of_option(key: &'static str, value: impl Into<String>, reason: Reason) -> Self {
         Self {
-            place: "command line".into(),
+            place: format!("--{key}"),
             cell: String::new(),
             key,
             value: value.into(),

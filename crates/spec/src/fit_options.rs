@@ -28,7 +28,7 @@ pub(crate) fn read(overrides: &Overrides, sources: &mut Sources, mistakes: &mut 
 fn vary(texts: &[String], sources: &mut Sources, mistakes: &mut Mistakes) -> Option<Node> {
     let mut map = Map::new();
     for text in texts {
-        let source = sources.add("--vary", text.as_str());
+        let source = sources.add_argument("--vary", text.as_str());
         let Some((name, entry)) = mistakes.take(key_to_vary(text, source)) else {
             continue;
         };
@@ -106,7 +106,7 @@ fn key_to_vary(text: &str, source: u32) -> Result<(&str, Entry), Diagnostic> {
 fn keep(texts: &[String], sources: &mut Sources, mistakes: &mut Mistakes) -> Option<Node> {
     let mut keys = Vec::new();
     for text in texts {
-        let source = sources.add("--keep", text.as_str());
+        let source = sources.add_argument("--keep", text.as_str());
         let mut start = 0;
         for name in text.split(',') {
             let place = Place {

@@ -12,6 +12,12 @@ const ONLY_SUPERVISED: &str =
     "DPO, GRPO, reward models and other losses of preferences are not planned: supervised training alone is";
 const SAVED_ONCE: &str = "leave it out: our trainer saves the adapter once, at the end, and plans of PyTorch's stack have \
                           the training's steps alone";
+const NO_FOLDER: &str = "leave it out: a plan writes no files, and a run's results lie in the folder of `--results`";
+const RESUMED: &str = "leave it out: a run that is repeated goes on where it ended";
+const NO_TRACKER: &str = "leave it out: results are files, which `expctl report` draws";
+const NO_KERNELS: &str = "leave it out: fused kernels of adapters are not planned";
+const ONE_LAYER_ONE_GPU: &str = "tensor parallelism is not planned; `world_size` plans DDP and FSDP";
+const OTHER_OPTIMIZER: &str = "the optimizer is not planned; `expctl schema` has those that are, under `optim`";
 const TEXT_COLUMN: &str = "write `data: {column: ...}`, or name the columns of prompts or of messages";
 const PACKED_AS_IS: &str =
     "leave it out: `packing: true` lays samples in rows without padding, and held-out samples are not packed";
@@ -19,7 +25,7 @@ const EVALUATED_ONCE: &str = "leave it out: our trainer has `eval_fraction`, the
                               plans of PyTorch's stack have the training's steps alone";
 
 /// The keys, each with the help of its error.
-const FOREIGN: [(&str, &str); 71] = [
+const FOREIGN: [(&str, &str); 125] = [
     // Of TRL's SFTConfig.
     ("dataset_text_field", TEXT_COLUMN),
     (
@@ -155,10 +161,7 @@ const FOREIGN: [(&str, &str); 71] = [
     ("quantization_bit", "write `dtype: int4` or `int8`"),
     ("double_quant", "write `bnb_4bit_use_double_quant`"),
     ("quant_type", "write `bnb_4bit_quant_type`"),
-    (
-        "tensor_parallel_size",
-        "tensor parallelism is not planned; `world_size` plans DDP and FSDP",
-    ),
+    ("tensor_parallel_size", ONE_LAYER_ONE_GPU),
     (
         "unsloth",
         "Unsloth's kernels are not planned; `--recipe unsloth-comparison` is what it compares itself with",
@@ -179,6 +182,108 @@ const FOREIGN: [(&str, &str); 71] = [
     ("save_strategy", SAVED_ONCE),
     ("save_steps", SAVED_ONCE),
     ("save_total_limit", SAVED_ONCE),
+    ("neftune_noise_alpha", "NEFTune's noise is not planned"),
+    ("label_smoothing_factor", "label smoothing is not planned"),
+    ("data_seed", "write `seed`, which is that of the data, too"),
+    (
+        "xformers_attention",
+        "xformers' kernels are not planned; write `attn_implementation: sdpa`",
+    ),
+    ("shift_attn", "LongLoRA's shifted attention is not planned"),
+    ("use_badam", OTHER_OPTIMIZER),
+    ("use_apollo", OTHER_OPTIMIZER),
+    ("use_adam_mini", OTHER_OPTIMIZER),
+    (
+        "max_samples",
+        "leave it out: `max_steps` ends the training, and all samples are read",
+    ),
+    (
+        "rope_scaling",
+        "it belongs to the model: its config.json has `rope_scaling`",
+    ),
+    (
+        "resize_vocab",
+        "it belongs to the model: its config.json has `vocab_size`",
+    ),
+    (
+        "exclude_modules",
+        "name the modules that have an adapter: `target_modules`",
+    ),
+    (
+        "target_parameters",
+        "adapters of parameters that are not linear layers are not planned",
+    ),
+    (
+        "fp8",
+        "formats of 8-bit floats are not planned; `dtype: int8` is bitsandbytes' LLM.int8()",
+    ),
+    (
+        "auto_find_batch_size",
+        "leave it out: `expctl fit --largest batch_size` finds the largest one",
+    ),
+    ("evals_per_epoch", EVALUATED_ONCE),
+    ("do_eval", EVALUATED_ONCE),
+    ("eval_batch_size", EVALUATED_ONCE),
+    ("eval_sample_packing", PACKED_AS_IS),
+    ("load_best_model_at_end", EVALUATED_ONCE),
+    ("metric_for_best_model", EVALUATED_ONCE),
+    ("early_stopping_patience", EVALUATED_ONCE),
+    ("saves_per_epoch", SAVED_ONCE),
+    ("output_dir", NO_FOLDER),
+    ("overwrite_output_dir", NO_FOLDER),
+    ("logging_dir", NO_FOLDER),
+    ("push_to_hub", "leave it out: nothing is written to the hub"),
+    ("hub_model_id", "leave it out: nothing is written to the hub"),
+    (
+        "do_train",
+        "leave it out: `expctl run` trains, and `expctl plan` does not",
+    ),
+    ("resume_from_checkpoint", RESUMED),
+    ("auto_resume_from_checkpoints", RESUMED),
+    (
+        "template",
+        "write `data: {chat_template: FILE}`; without it the model's own is taken",
+    ),
+    (
+        "overwrite_cache",
+        "leave it out: samples are tokenised in each run, in seconds",
+    ),
+    (
+        "preprocessing_num_workers",
+        "leave it out: samples are tokenised on all cores",
+    ),
+    ("ddp_timeout", "leave it out: no process waits for another"),
+    (
+        "nnodes",
+        "several machines are not planned; `world_size` plans the GPUs of one",
+    ),
+    ("tp", ONE_LAYER_ONE_GPU),
+    ("tensor_parallel", ONE_LAYER_ONE_GPU),
+    ("pp", "pipelines are not planned; `world_size` plans DDP and FSDP"),
+    ("zero", DEEPSPEED),
+    ("zero1", DEEPSPEED),
+    ("zero2", DEEPSPEED),
+    ("zero3", DEEPSPEED),
+    ("wandb_project", NO_TRACKER),
+    ("plot_loss", NO_TRACKER),
+    ("include_num_input_tokens_seen", NO_TRACKER),
+    ("lora_mlp_kernel", NO_KERNELS),
+    ("lora_qkv_kernel", NO_KERNELS),
+    ("lora_o_kernel", NO_KERNELS),
+    ("model_type", "leave it out: the model's config.json says what it is"),
+    (
+        "tokenizer_type",
+        "leave it out: the model's tokenizer.json says what it is",
+    ),
+    (
+        "use_fast_tokenizer",
+        "leave it out: tokenizer.json is always read by the fast one",
+    ),
+    (
+        "use_peft",
+        "leave it out: adapters are the default, and `rank: 0` trains all weights",
+    ),
+    ("inference", "serving is not planned: training alone is"),
     (
         "report_to",
         "leave it out: results are files, and `report: {output: ...}` names the report",

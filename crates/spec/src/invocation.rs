@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::overrides::Overrides;
+use super::shell_word::quoted;
 
 /// The command line and the part of the environment that a study came from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,16 +90,6 @@ impl Invocation {
         }
         words.extend(options.iter().map(|option| quoted(option)));
         words.join(" ")
-    }
-}
-
-/// A word that a POSIX shell reads as this text.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }
 

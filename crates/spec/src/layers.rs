@@ -13,7 +13,9 @@ use yaml::place::{Place, Sources};
 use yaml::tree::{Node, Scalar, Value};
 
 use super::aliases;
+use super::as_setting::option_of;
 use super::foreign::foreign;
+use super::ours::ours;
 use super::overrides::{Flag, Overrides, PREFIX};
 use super::schema::settable;
 
@@ -51,20 +53,20 @@ pub(crate) fn lay_over(spec: &mut Node, layers: &[Layer]) {
 pub(crate) fn read(overrides: &Overrides, sources: &mut Sources, mistakes: &mut Mistakes) -> Vec<Layer> {
     let mut layers = Vec::new();
     for flag in overrides.flags() {
-        layers.push(named_key(flag, sources.add(flag.option, flag.value.as_str())));
+        layers.push(named_key(flag, sources.add_argument(flag.option, flag.value.as_str())));
     }
     layers.extend(
         overrides
             .data()
-            .map(|data| named_data(data, sources.add("--data", data))),
+            .map(|data| named_data(data, sources.add_argument("--data", data))),
     );
     for (name, value) in overrides.variables() {
-        let source = sources.add("environment", format!("{name}={value}"));
+        let source = sources.add_argument("environment", format!("{name}={value}"));
         let layer = variable(name, value, source, mistakes);
         layers.extend(mistakes.take(layer));
     }
     for setting in overrides.settings() {
-        let source = sources.add("--set", setting.as_str());
+        let source = sources.add_argument("--set", setting.as_str());
         let layer = set(setting, source, mistakes);
         layers.extend(mistakes.take(layer));
     }
@@ -202,14 +204,14 @@ fn set(setting: &str, source: u32, mistakes: &mut Mistakes) -> Result<Layer, Dia
         mistakes.leave_open(Some(moved));
         return Err(Diagnostic::new(format!("the key {} has moved", quoted(name)))
             .at(key)
-            .help(format!("write `{moved}`")));
+            .help(format!("write `{}`", option_of(moved, value.trim(), false))));
     }
     if !keys::is_known(&path) && !is_settable(name) {
         let near = nearest_key(&path.join("."));
         mistakes.leave_open(near);
         return Err(Diagnostic::new(format!("{} names no key", quoted(name)))
             .at(key)
-            .help_if(suggested_key(&path.join("."))));
+            .help_if(ours(&path.join("."), Some(value.trim()), false).or_else(|| suggested_key(&path.join(".")))));
     }
     let value = yaml::parse(value, source, (setting.len() - value.len()) as u32, Budget::SPEC);
     let value = value.inspect_err(|_| mistakes.leave_open(Some(&path[0])))?;

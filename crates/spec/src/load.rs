@@ -8,7 +8,7 @@ use cell::keys;
 use options::Offload;
 use yaml::Budget;
 use yaml::diagnostic::{Diagnostic, Mistakes};
-use yaml::place::{Place, Sources};
+use yaml::place::{Place, SourceKind, Sources};
 use yaml::tree::{Node, Scalar, Value};
 
 use super::cell_selector::CellSelector;
@@ -55,8 +55,13 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<Study, SpecError> {
 /// # Errors
 /// Those of [`load`].
 pub fn parse(path: &Path, text: &str, overrides: &Overrides) -> Result<Study, SpecError> {
+    parse_of(SourceKind::File, path, text, overrides)
+}
+
+/// Like [`parse`], for a text of some kind.
+pub(crate) fn parse_of(kind: SourceKind, path: &Path, text: &str, overrides: &Overrides) -> Result<Study, SpecError> {
     let mut sources = Sources::default();
-    let source = sources.add(path.display().to_string(), text);
+    let source = sources.add_of(kind, path.display().to_string(), text);
     let mut mistakes = Mistakes::default();
     let tree = yaml::parse(text, source, 0, Budget::SPEC).and_then(check_root);
     let tree = tree.map_err(|mistake| SpecError::new(mistake, &Arc::new(sources.clone())))?;

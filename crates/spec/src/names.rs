@@ -1,17 +1,21 @@
 //! A study without a file: one cell, from the names of a model and a GPU.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use arch::{ArchError, ModelConfig, Preset, check, locate};
 use base::text::to_flow_yaml;
-use cell::{Attention, Cell, Dtype, Stack, Task};
+use cell::{Cell, Dtype, Stack, Task};
 use hub::Roots;
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 use torch::gpu::{Gpu, NATIVE_BFLOAT16};
+use yaml::diagnostic::Diagnostic;
+use yaml::place::SourceKind;
 
 use super::error::SpecError;
-use super::load::parse;
+use super::giving_way::GivingWay;
+use super::load::parse_of;
 use super::overrides::{Flag, Overrides};
 use super::recipes::Recipe;
 use super::study::Study;
@@ -33,6 +37,14 @@ pub struct Names {
     pub roots: Roots,
 }
 
+/// The keys that names stand for.
+struct Chosen {
+    /// A map of a cell's keys.
+    keys: Value,
+    /// What of the recipe is not as its source has it.
+    notes: Vec<String>,
+}
+
 impl Names {
     /// A study of one cell with the overrides.
     ///
@@ -40,19 +52,21 @@ impl Names {
     /// Everything that is wrong with the names or the overrides; the user's mistakes, so exit code 2.
     pub fn study(&self, overrides: &Overrides) -> Result<Study, SpecError> {
         self.check_stack()?;
-        let mut defaults = self.defaults(overrides);
+        self.check_overrides(overrides)?;
+        let Chosen { mut keys, notes } = self.chosen(overrides);
         if !overrides.sets("max_steps") {
-            defaults["num_train_epochs"] = json!(1);
+            keys["num_train_epochs"] = json!(1);
         }
         let study = json!({
             "name": self.study_name(),
-            "defaults": defaults,
+            "defaults": keys,
             "report": { "template": "plan" },
         });
         let overrides = overrides.clone().with_flags(self.flags()).with_data(self.data.clone());
         // Mistakes are shown where they were made: in an option.
         let recipe = format!("--recipe {}", self.recipe);
-        let mut study = parse(Path::new(&recipe), &to_yaml(&study), &overrides)?;
+        let mut study = parse_of(SourceKind::Generated, Path::new(&recipe), &to_yaml(&study), &overrides)?;
+        study.notes.splice(0..0, notes);
         study.file.clear();
         study.invocation.spec.clear();
         study.invocation.names = self.arguments();
@@ -61,7 +75,7 @@ impl Names {
 
     /// The keys of the recipe for this model and stack, as `run` writes them into a spec: none that an override sets.
     pub(super) fn recipe_keys(&self, overrides: &Overrides) -> Vec<(String, Value)> {
-        let keys = self.defaults(overrides);
+        let keys = self.chosen(overrides).keys;
         let keys = keys.as_object().cloned().unwrap_or_default().into_iter();
         let is_default = |key: &str, value: &Value| Cell::default().value(key) == *value;
         keys.filter(|(key, value)| !overrides.sets(key) && !is_default(key, value))
@@ -111,8 +125,28 @@ impl Names {
         })
     }
 
+    /// Makes sure that no override changes what an option has decided the recipe by.
+    fn check_overrides(&self, overrides: &Overrides) -> Result<(), SpecError> {
+        let stacks = [Stack::Candle, Stack::Torch];
+        let other = stacks.into_iter().find(|stack| *stack != self.stack);
+        let Some(other) = other.filter(|other| overrides.value("stack") == Some(other.name())) else {
+            return Ok(());
+        };
+        let from = match other {
+            Stack::Candle => "our trainer's defaults",
+            Stack::Torch => "a recipe of PyTorch's stack",
+        };
+        let message = format!(
+            "`--set stack={other}` does not change the recipe of --model, which is for the {own} stack",
+            other = other.name(),
+            own = self.stack.name()
+        );
+        let help = format!("write `--stack {}`, which starts from {from}", other.name());
+        Err(SpecError::new(Diagnostic::new(message).help(help), &Arc::default()))
+    }
+
     /// The keys of the cell that its names decide, and those of the recipe.
-    fn defaults(&self, overrides: &Overrides) -> Value {
+    fn chosen(&self, overrides: &Overrides) -> Chosen {
         let config = self.config().ok();
         let task = match config.as_ref().is_some_and(|config| config.family.is_encoder()) {
             true => Task::SequenceClassification,
@@ -134,19 +168,23 @@ impl Names {
                 keys.retain(|key, _| key != "upcast" && !key.starts_with("bnb_4bit_"));
             }
         }
-        // transformers' sdpa has no soft cap; its Gemma 2 is eager by default.
-        let has_cap = config.is_some_and(|config| config.attention_softcap.is_some());
-        if has_cap && keys["attn_implementation"] == json!(Attention::Sdpa) {
-            keys["attn_implementation"] = json!(Attention::Eager);
-        }
-        if self.gpu.is_some_and(|gpu| gpu.capability < NATIVE_BFLOAT16) {
+        let gpu = self.gpu.or_else(|| Gpu::named(overrides.value("gpu")?).ok());
+        let giving_way = GivingWay {
+            recipe: self.recipe,
+            model: &self.model,
+            config: config.as_ref(),
+            gpu,
+            overrides,
+        };
+        let notes = giving_way.change(&mut keys);
+        if gpu.is_some_and(|gpu| gpu.capability < NATIVE_BFLOAT16) {
             for key in ["dtype", "autocast", "bnb_4bit_compute_dtype"] {
                 if keys[key] == json!(Dtype::Bfloat16) {
                     keys[key] = json!(Dtype::Float16);
                 }
             }
         }
-        keys
+        Chosen { keys, notes }
     }
 
     /// The model's shape; an error is reported where the cell is checked or planned.
@@ -256,13 +294,25 @@ fn to_yaml(study: &Value) -> String {
         match value {
             Value::Object(keys) if section == "defaults" => {
                 text += "defaults:\n";
-                let lines = keys.iter().map(|(key, value)| format!("  {key}: {value}\n"));
-                text.extend(lines);
+                for (key, value) in keys {
+                    add_line(&mut text, key, value, 2);
+                }
             }
             value => text += &format!("{section}: {}\n", to_flow_yaml(value)),
         }
     }
     text
+}
+
+fn add_line(text: &mut String, key: &str, value: &Value, indent: usize) {
+    match value.as_object().filter(|map| !map.is_empty()) {
+        None => *text += &format!("{:indent$}{key}: {value}\n", ""),
+        Some(map) => {
+            *text += &format!("{:indent$}{key}:\n", "");
+            map.iter()
+                .for_each(|(key, value)| add_line(text, key, value, indent + 2));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -335,7 +385,7 @@ mod tests {
         assert!(!keys.contains_key("target_modules") && !keys.contains_key("eval_fraction"));
         let oft = study("tiny", None, &["adapter=oft"]).unwrap();
         assert!(!oft.named_configuration().unwrap().contains_key("rank"));
-        let of_file = parse(Path::new("x.yaml"), "name: x", &Overrides::default()).unwrap();
+        let of_file = crate::parse(Path::new("x.yaml"), "name: x", &Overrides::default()).unwrap();
         assert_eq!(of_file.named_configuration(), None);
     }
 }

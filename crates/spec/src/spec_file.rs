@@ -11,12 +11,12 @@ use cell::path_keys;
 use serde_json::Value as Json;
 use yaml::Budget;
 use yaml::diagnostic::Mistakes;
-use yaml::place::Sources;
+use yaml::place::{SourceKind, Sources};
 use yaml::tree::{Node, Scalar, Value};
 
 use super::error::SpecError;
 use super::layers;
-use super::load::parse;
+use super::load::{parse, parse_of};
 use super::names::{Names, safe_name};
 use super::overrides::Overrides;
 use super::study_file::relative;
@@ -58,7 +58,7 @@ impl SpecFile {
             names += &format!("  {key}: {}\n", to_flow_yaml(&value));
         }
         // Mistakes are shown where they were made: on the command line.
-        let study = parse(Path::new("--model"), &names, &overrides)?;
+        let study = parse_of(SourceKind::Generated, Path::new("--model"), &names, &overrides)?;
         let path = output.map_or_else(|| format!("{}.yaml", study.name).into(), Path::to_path_buf);
         let mut tree = tree(&names, &overrides)?;
         relocate(&mut tree, folder);
@@ -111,7 +111,7 @@ fn relocated(node: &Node, folder: &Path) -> Node {
 /// The names with the settings over them.
 fn tree(names: &str, overrides: &Overrides) -> Result<Node, SpecError> {
     let (mut sources, mut mistakes) = (Sources::default(), Mistakes::default());
-    let source = sources.add("--model", names);
+    let source = sources.add_of(SourceKind::Generated, "--model", names);
     let tree = yaml::parse(names, source, 0, Budget::SPEC);
     let layers = layers::read(overrides, &mut sources, &mut mistakes);
     let sources = Arc::new(sources);
@@ -367,6 +367,6 @@ mod tests {
             "{message}"
         );
         let message = of("tiny", Some("texts.xyz"), &[]).unwrap_err();
-        assert!(message.contains("--data:1:1"), "{message}");
+        assert!(message.contains("--> --data texts.xyz"), "{message}");
     }
 }

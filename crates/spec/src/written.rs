@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cell::Cell;
 use cell::keys;
 use serde_json::Value as Json;
-use yaml::place::{Place, Sources};
+use yaml::place::{Place, SourceKind, Sources};
 use yaml::tree::Node;
 
 use super::key_path::lies_in;
@@ -63,6 +63,9 @@ impl Written {
             (Some(place), Some(file)) => {
                 let (_, line, column) = self.sources.locate(place);
                 format!("{file}:{line}:{column}")
+            }
+            (Some(place), None) if self.sources.get(place.source).kind == SourceKind::Generated => {
+                self.sources.get(place.source).name.clone()
             }
             (_, file) => file.unwrap_or("command line").to_owned(),
         }

@@ -47,6 +47,19 @@ pub struct Source {
     pub name: String,
     /// The text.
     pub text: String,
+    /// Who wrote it.
+    pub kind: SourceKind,
+}
+
+/// Who wrote a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceKind {
+    /// A file, which has lines.
+    File,
+    /// An argument of the command line or a variable, which stands behind its name.
+    Argument,
+    /// The program, for an argument that stands for keys. Nobody knows its lines.
+    Generated,
 }
 
 /// All texts that one load reads.
@@ -54,11 +67,22 @@ pub struct Source {
 pub struct Sources(Vec<Source>);
 
 impl Sources {
-    /// Adds a text and returns its number.
+    /// Adds a file's text and returns its number.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> u32 {
+        self.add_of(SourceKind::File, name, text)
+    }
+
+    /// Adds the value of an argument, such as `--set`, and returns its number.
+    pub fn add_argument(&mut self, name: impl Into<String>, text: impl Into<String>) -> u32 {
+        self.add_of(SourceKind::Argument, name, text)
+    }
+
+    /// Adds a text of some kind and returns its number.
+    pub fn add_of(&mut self, kind: SourceKind, name: impl Into<String>, text: impl Into<String>) -> u32 {
         self.0.push(Source {
             name: name.into(),
             text: text.into(),
+            kind,
         });
         (self.0.len() - 1) as u32
     }

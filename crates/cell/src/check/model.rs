@@ -1,8 +1,7 @@
 //! The model, and the task it is trained for.
 
-use arch::{Preset, check};
-use base::text::did_you_mean;
-use base::text::{nearest, quoted};
+use arch::{Preset, check, suggestion};
+use base::text::quoted;
 use hub::HubName;
 
 use super::super::{Cell, Stack, Task, Weights};
@@ -21,14 +20,12 @@ impl Cell {
         if preset.is_none() && !has_shape && !is_path {
             let message = format!("{} is not a preset", quoted(model));
             found.add(
-                Invalid::new("model", message).help(match (Preset::other_family(model), nearest(model, Preset::names())) {
-                    (Some(family), _) => format!("{family} is not planned; plan a preset of its size in its place"),
-                    (None, Some(near)) => did_you_mean(near),
-                    (None, None) => format!(
-                        "the presets are {}; a directory has a slash: `./{model}`, and so has a model of the hub: `owner/{model}`",
-                        Preset::names().join(", ")
-                    ),
-                }),
+                Invalid::new("model", message).help(suggestion(model).unwrap_or_else(|| {
+                    format!(
+                        "`expctl list --models` prints the presets; a directory has a slash: `./{model}`, and so has a \
+                         model of the hub: `owner/{model}`"
+                    )
+                })),
             );
         }
         let unsupported = preset.and_then(|preset| check::check(&preset.config(), self.stack).err());

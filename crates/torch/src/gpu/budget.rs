@@ -6,7 +6,7 @@ use std::str::FromStr;
 use base::text::{Mistake, quoted};
 use options::ByteSize;
 
-use super::card::Gpu;
+use super::card::{Gpu, is_model_number};
 
 /// A memory budget: a size, or a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,21 +59,34 @@ impl FromStr for Budget {
             Ok(gpu) => return Ok(Self::Gpu(gpu)),
             Err(mistake) => mistake,
         };
-        match text.parse() {
+        // The number of a model is no size.
+        let parsed = match is_model_number(text) && text.len() < 7 {
+            true => Err(String::new()),
+            false => text.parse(),
+        };
+        match parsed {
             Ok(ByteSize(0)) => Err(Mistake::new("a budget of 0 bytes holds nothing")),
             Ok(ByteSize(bytes)) if bytes < SMALLEST_WITHOUT_UNIT && text.ends_with(|c: char| c.is_ascii_digit()) => {
                 let message = format!("{} is no known GPU, and a size has a unit", quoted(text));
-                let near = not_a_gpu.help.filter(|help| help.starts_with("did you mean"));
-                Err(Mistake::new(message).help(near.unwrap_or_else(|| format!("write `{text}GB`, for example"))))
+                Err(Mistake::new(message).help(format!("write `{text}GB`, for example")))
             }
             Ok(ByteSize(bytes)) => Ok(Self::Bytes(bytes)),
             Err(_) => Err(Mistake {
                 message: not_a_gpu
                     .message
                     .replace("is not a known GPU", "is neither a size, such as 6GiB, nor a known GPU"),
-                ..not_a_gpu
+                help: not_a_gpu.help.map(with_a_size),
+                range: None,
             }),
         }
+    }
+}
+
+/// The help for an unknown GPU, whose memory can be planned by its size.
+fn with_a_size(help: String) -> String {
+    match help.starts_with("`expctl list") || help.starts_with("of that number") {
+        true => help + "; a size such as 24GB is planned for any other",
+        false => help,
     }
 }
 
@@ -131,6 +144,30 @@ mod tests {
             assert_eq!(budget(text), Err(message.into()));
         }
         assert!(budget("24").unwrap_err().contains("write `24GB`"));
+        for (text, help) in [
+            ("3050", "write its size too: `rtx-3050-6gb` or `rtx-3050-8gb`"),
+            ("4091", "nor a known GPU"),
+            ("40900", "did you mean `rtx-4090`?"),
+            ("980", "`expctl list --gpus` prints"),
+            ("gtx 980", "`expctl list --gpus` prints"),
+            ("6000", "`rtx-a6000`"),
+            ("rtx 6000", "or `rtx-pro-6000`"),
+            ("4090d", "of that number there is `rtx-4090` or `rtx-4090-laptop`"),
+            ("h800", "a size such as 24GB"),
+            ("b300", "a size such as 24GB"),
+            ("h200 nvl", "of that number there is `h200`"),
+            ("titan", "write `titan-x-pascal`, `titan-xp`, `titan-v` or `titan-rtx`"),
+            ("RX 7900 XTX", "NVIDIA's GPUs alone"),
+            ("7900xtx", "NVIDIA's GPUs alone"),
+            ("MI300X", "NVIDIA's GPUs alone"),
+            ("arc a770", "NVIDIA's GPUs alone"),
+        ] {
+            let error = budget(text).unwrap_err();
+            assert!(
+                error.contains(help) && !error.contains(&format!("{text}GB")),
+                "{text}: {error}"
+            );
+        }
         assert!(budget("24g").unwrap_err().contains("a size has a unit: `24GB`"));
         assert!(
             budget("RTX 4090 48GB")

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-use base::text::{Mistake, quoted, suggestion};
+use base::text::{Mistake, did_you_mean, either, nearest, quoted};
 use options::ByteSize;
 
 use super::capability::ComputeCapability;
@@ -153,9 +153,7 @@ impl Gpu {
         if let Some(gpu) = GPUS.iter().find(|gpu| gpu.name == text) {
             return Ok(gpu);
         }
-        let name = plain(text);
-        // People leave the series out.
-        let names = SERIES.map(|series| format!("{series}{name}"));
+        let names = spellings(text);
         if let Some(gpu) = names.iter().find_map(|name| Self::with_plain_name(name)) {
             return Ok(gpu);
         }
@@ -164,13 +162,15 @@ impl Gpu {
             .filter(|gpu| gpu.without_size().is_some_and(|model| names.contains(&model)))
             .collect();
         match sizes.as_slice() {
-            [] => Self::with_size(&names).unwrap_or_else(|| {
-                Err(Mistake {
-                    message: format!("{} is not a known GPU", quoted(text)),
-                    help: Some(help(text)),
-                    range: None,
-                })
-            }),
+            [] => Self::with_size(&names)
+                .or_else(|| Self::with_bare_size(text))
+                .unwrap_or_else(|| {
+                    Err(Mistake {
+                        message: format!("{} is not a known GPU", quoted(text)),
+                        help: Some(help(text)),
+                        range: None,
+                    })
+                }),
             [gpu] => Ok(gpu),
             several => {
                 if let Some(usual) = several.iter().find(|gpu| gpu.is_usual_size) {
@@ -201,6 +201,16 @@ impl Gpu {
         })
     }
 
+    /// The GPU with its memory at the end of its name, without a unit: `A100 40`.
+    fn with_bare_size(text: &str) -> Option<Result<&'static Self, Mistake>> {
+        if !text.ends_with(|c: char| c.is_ascii_digit()) || text.chars().all(|c| c.is_ascii_digit()) {
+            return None;
+        }
+        let names: Vec<String> = spellings(text).iter().map(|name| format!("{name}gb")).collect();
+        let whole = names.iter().find_map(|name| Self::with_plain_name(name));
+        whole.map(Ok).or_else(|| Self::with_size(&names).filter(Result::is_ok))
+    }
+
     fn with_plain_name(name: &str) -> Option<&'static Self> {
         GPUS.iter().find(|gpu| plain(gpu.name) == name)
     }
@@ -226,45 +236,150 @@ pub fn counted(text: &str) -> Option<(usize, &str)> {
     Some((count(times)?, each))
 }
 
+/// Plain names that may be meant by a text: people leave the series out, and shorten what follows the number.
+fn spellings(text: &str) -> Vec<String> {
+    let name = plain(text);
+    let name = match NICKNAMES.iter().find(|(nickname, _)| *nickname == name) {
+        Some((_, name)) => plain(name),
+        None => name,
+    };
+    let number = name.trim_end_matches("tis").trim_end_matches('s');
+    let is_short = number.len() < name.len() && number.ends_with(|c: char| c.is_ascii_digit());
+    let long = match name.strip_suffix("tis") {
+        Some(number) => format!("{number}tisuper"),
+        None => format!("{number}super"),
+    };
+    let whole = SERIES.map(|series| format!("{series}{name}")).into_iter();
+    whole
+        .chain(
+            is_short
+                .then(|| SERIES.map(|series| format!("{series}{long}")))
+                .into_iter()
+                .flatten(),
+        )
+        .collect()
+}
+
 /// What may be written for a GPU that is not known.
 fn help(text: &str) -> String {
     let text = text.trim().to_ascii_lowercase();
     let is_apple = APPLE.iter().any(|chip| text.split(' ').next() == Some(chip));
-    if is_apple || OTHER_MAKERS.iter().any(|maker| text.contains(maker)) {
+    if is_apple || is_amd(&text) || OTHER_MAKERS.iter().any(|maker| text.contains(maker)) {
         return "memory is predicted for NVIDIA's GPUs alone".into();
     }
-    let after = text.rsplit_once(TIMES).filter(|(gpu, _)| !gpu.is_empty());
+    let after = text
+        .rsplit_once(TIMES)
+        .filter(|(gpu, _)| gpu.contains(|c: char| c.is_ascii_digit()));
     if counted(&text).is_some() || after.is_some_and(|(_, times)| count(times).is_some()) {
         return "several GPUs are `--gpu 2xa100-80gb`, or `world_size: 2` in a spec".into();
     }
+    let name = plain(&text);
+    let known = || GPUS.iter().map(|gpu| gpu.name);
+    let of_number: Vec<&str> = known().filter(|gpu| digits(gpu) == digits(&name)).collect();
+    let begun: Vec<&str> = known()
+        .filter(|gpu| name.len() > 2 && digits(&name).is_empty() && plain(gpu).starts_with(&name))
+        .collect();
     // A number that is no model's is a size.
     let number = text.trim_end_matches(['g', 'm', 'b', 'i', ' ']);
     let is_number =
         number.starts_with(|c: char| c.is_ascii_digit()) && number.chars().all(|c| c.is_ascii_digit() || c == '.');
-    if is_number && number.parse::<f64>().is_ok_and(|number| number < 1000.0) {
+    if is_number && !is_model_number(number) && number.parse::<f64>().is_ok_and(|number| number < 1000.0) {
         return format!("a size has a unit: `{number}GB`");
     }
-    suggestion(&text, GPUS.iter().map(|gpu| gpu.name))
-        .unwrap_or_else(|| "`expctl list --gpus` prints those that are known".into())
+    match (spelt(&name), begun.as_slice(), of_number.as_slice()) {
+        (Some(near), ..) => did_you_mean(near),
+        (None, [_, ..], _) if begun.len() <= MOST_LISTED => format!("write {}", either(&begun)),
+        (None, _, [_, ..]) if !digits(&name).is_empty() && of_number.len() <= MOST_LISTED => {
+            format!("of that number there is {}", either(&of_number))
+        }
+        _ => "`expctl list --gpus` prints those that are known".into(),
+    }
+}
+
+/// More names than this are not listed.
+const MOST_LISTED: usize = 8;
+
+/// The GPU whose name is written with a slip. Another number is another GPU, unless a digit was written twice, left
+/// out or swapped with its neighbour.
+fn spelt(name: &str) -> Option<&'static str> {
+    let is_slip = |gpu: &&'static Gpu| {
+        let (asked, known) = (digits(name), digits(gpu.name));
+        let sorted = |digits: &str| {
+            let mut digits: Vec<char> = digits.chars().collect();
+            digits.sort_unstable();
+            digits
+        };
+        is_one_longer(&asked, &known)
+            || is_one_longer(&known, &asked)
+            || asked != known && sorted(&asked) == sorted(&known)
+            || asked == known && plain(gpu.name).len() == name.len()
+    };
+    let series = |gpu: &'static Gpu| {
+        let plain = plain(gpu.name);
+        let short = plain.strip_prefix("rtx").or(plain.strip_prefix("gtx"));
+        [Some(plain.clone()), short.map(str::to_owned)]
+            .into_iter()
+            .flatten()
+            .map(move |name| (name, gpu.name))
+    };
+    let candidates: Vec<(String, &str)> = GPUS.iter().filter(is_slip).flat_map(series).collect();
+    let near = nearest(name, candidates.iter().map(|(name, _)| name.as_str()))?;
+    let distant = near.len().abs_diff(name.len()) > 1;
+    candidates
+        .iter()
+        .find(|(name, _)| name == near && !distant)
+        .map(|(_, gpu)| *gpu)
+}
+
+/// True if one text is the other with one more character.
+fn is_one_longer(long: &str, short: &str) -> bool {
+    long.len() == short.len() + 1
+        && !short.is_empty()
+        && (0..long.len()).any(|at| long[..at] == short[..at] && long[at + 1..] == short[at..])
+}
+
+/// The digits of a name, without those of its memory.
+fn digits(name: &str) -> String {
+    let name = name
+        .rsplit_once('-')
+        .filter(|(_, size)| size.ends_with("gb"))
+        .map_or(name, |(name, _)| name);
+    name.chars().filter(char::is_ascii_digit).collect()
+}
+
+/// True if a number is that of a GPU's model, known or older, and so not a size.
+pub(super) fn is_model_number(text: &str) -> bool {
+    let is_known = |gpu: &Gpu| digits(gpu.name) == text && text.len() > 2;
+    let is_older = text.len() == 3 && text.starts_with(['6', '7', '9']) && text.ends_with('0');
+    let is_later = text.len() >= 4 && text.chars().all(|c| c.is_ascii_digit());
+    is_older || is_later || GPUS.iter().any(is_known)
+}
+
+/// True for names of AMD's GPUs, as people write them: `RX 7900 XTX`, `7900xt`, `W7900`.
+fn is_amd(text: &str) -> bool {
+    let is_series = text.starts_with("rx") || text.contains(" rx");
+    let number = digits(&plain(text));
+    let is_known = GPUS.iter().any(|gpu| digits(gpu.name) == number);
+    is_series && !number.is_empty() && !is_known || text.ends_with("xtx") || text.ends_with("xt")
 }
 
 /// The series of names that people shorten to a number; none for whole names.
 const SERIES: [&str; 3] = ["", "rtx", "gtx"];
 
+/// Names of machines and others for a GPU.
+const NICKNAMES: [(&str, &str); 4] = [
+    ("dgxspark", "gb10"),
+    ("spark", "gb10"),
+    ("digits", "gb10"),
+    ("projectdigits", "gb10"),
+];
+
 /// Apple's chips, as people begin their names.
 const APPLE: [&str; 5] = ["m1", "m2", "m3", "m4", "m5"];
 
 /// Words of GPUs for which PyTorch has another allocator, or none.
-const OTHER_MAKERS: [&str; 9] = [
-    "amd",
-    "radeon",
-    "instinct",
-    "mi2",
-    "mi3",
-    "apple",
-    "intel arc",
-    "gaudi",
-    "tpu",
+const OTHER_MAKERS: [&str; 12] = [
+    "amd", "radeon", "instinct", "mi1", "mi2", "mi3", "w7900", "apple", "arc a", "arc b", "gaudi", "tpu",
 ];
 
 /// Words that tell apart no GPUs of the table: the maker's, and those of forms and editions.
@@ -376,6 +491,13 @@ mod tests {
             ("a6000", "rtx-a6000"),
             ("1080 Ti", "gtx-1080-ti"),
             ("Tesla T4", "t4"),
+            ("4080s", "rtx-4080-super"),
+            ("RTX 4070 TiS", "rtx-4070-ti-super"),
+            ("L40 S", "l40s"),
+            ("A100 40", "a100-40gb"),
+            ("a10080", "a100-80gb"),
+            ("T4 16", "t4"),
+            ("DGX Spark", "gb10"),
             ("NVIDIA GeForce RTX 3090", "rtx-3090"),
             ("RTX3060 12GB", "rtx-3060-12gb"),
             ("rtx 3070", "rtx-3070-8gb"),
