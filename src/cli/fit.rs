@@ -210,7 +210,7 @@ fn fit(planner: &Planner, study: &Study, study_cell: &StudyCell) -> Result<CellF
     })
 }
 
-/// Prints the largest values, or the smallest GPUs.
+/// Prints the largest values, or the smallest or fewest GPUs.
 fn limits(args: &Args, study: &Study, planner: &Planner) -> anyhow::Result<ExitCode> {
     let progress = progress(study.cells.len(), planner);
     let limits = study.cells.par_iter().map(|study_cell| {
@@ -230,7 +230,7 @@ fn limits(args: &Args, study: &Study, planner: &Planner) -> anyhow::Result<ExitC
     Ok(fits_or_not(all_fit))
 }
 
-/// The largest values, or the smallest GPUs, of one cell.
+/// The largest values, or the smallest or fewest GPUs, of one cell.
 fn limits_of(
     args: &Args,
     study: &Study,
@@ -258,14 +258,23 @@ fn limits_of(
             add(key.key(), worst, most.map(Into::into));
         }
     }
-    for worst in [None, Some(Harm::Transfers), Some(Harm::Algorithm)] {
-        if args.smallest_gpu {
+    let harms = [None, Some(Harm::Transfers), Some(Harm::Algorithm)];
+    if args.smallest_gpu {
+        for worst in harms {
             let gpu = smallest_gpu(planner, cell, worst, &study.fit)?;
             add("gpu", worst, gpu.map(Into::into));
         }
-        if args.fewest_gpus {
-            let gpus = fewest_gpus(planner, cell, worst, &study.fit)?;
-            add("world_size", worst, gpus.map(Into::into));
+    }
+    if args.fewest_gpus {
+        let rows = harms.map(|worst| (worst, fewest_gpus(planner, cell, worst, &study.fit)));
+        let is_any = rows.iter().any(|(_, found)| matches!(found, Ok(Some(_))));
+        for (worst, found) in rows {
+            let found = match found {
+                // Changes mend that.
+                Err(PlanError::NotShared(_)) if is_any => None,
+                found => found?,
+            };
+            add("world_size", worst, found.map(Into::into));
         }
     }
     Ok(rows)

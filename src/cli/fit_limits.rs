@@ -1,4 +1,4 @@
-//! The largest values of keys that fit, and the smallest GPUs, for people and for programs.
+//! The largest values of keys that fit, and the smallest or fewest GPUs, for people and for programs.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ use super::plan_answer::subject;
 use super::prediction_view::verdict;
 use super::screen::wrapped;
 
-/// The largest values of keys, or the smallest GPUs: the rows of each cell.
+/// The largest values of keys, or the smallest or fewest GPUs: the rows of each cell.
 pub(super) struct Limits(pub Vec<Vec<LimitRow>>);
 
 /// The largest value of a key, or the smallest GPU.
@@ -46,6 +46,38 @@ impl Limit {
     pub(super) fn cell(&self) -> &Cell {
         &self.found.cell
     }
+}
+
+impl Limit {
+    /// The value for people.
+    fn shown(&self) -> String {
+        match self.value.as_u64() {
+            Some(number) => format::number((number as f64).into(), 0),
+            None => to_flow_yaml(&self.value),
+        }
+    }
+
+    /// What is set besides the key.
+    fn settings(&self, key: &str) -> Vec<String> {
+        let cell = self.cell();
+        let mut settings = Vec::new();
+        if key == "world_size" && cell.world_size > 1 {
+            settings.push("distributed: fsdp".to_owned());
+            settings.push(format!(
+                "gradient_accumulation_steps: {}",
+                cell.gradient_accumulation_steps
+            ));
+        }
+        let changes = changes(&self.found);
+        settings.retain(|setting| !changes.iter().any(|changed| key_of(changed) == key_of(setting)));
+        settings.extend(changes);
+        settings
+    }
+}
+
+/// The key of a setting such as `rank: 8`.
+fn key_of(setting: &str) -> &str {
+    setting.split_once(':').map_or(setting, |(key, _)| key)
 }
 
 impl From<Most> for Limit {
@@ -138,7 +170,7 @@ impl Limits {
             for row in rows {
                 let limit = row.limit.as_ref();
                 let prediction = limit.map(|limit| &limit.found.prediction);
-                let changes = limit.map(|limit| changes(&limit.found).join(", "));
+                let changes = limit.map(|limit| limit.settings(row.key).join(", "));
                 table.rows.push(vec![
                     json!(study_cell.id),
                     json!(row.key),
@@ -196,8 +228,8 @@ impl LimitRow {
             format::bytes(prediction.needed_bytes.into()),
             verdict(prediction, self.headroom).0,
         );
-        let mut text = format!("{with}: {}, {needed}, {verdict}", to_flow_yaml(&limit.value));
-        let changes = changes(&limit.found);
+        let mut text = format!("{with}: {}, {needed}, {verdict}", limit.shown());
+        let changes = limit.settings(self.key);
         if !changes.is_empty() {
             let _ = write!(text, ", by {}", changes.join(", "));
         }
@@ -215,13 +247,7 @@ impl LimitRow {
 
 /// The answers of one key in short: the value as the cell is, and those with changes that are better.
 fn in_short(rows: &[LimitRow]) -> String {
-    let value = |row: &LimitRow| {
-        let value = row.limit.as_ref()?.value.clone();
-        Some(match value.as_u64() {
-            Some(number) => format::number((number as f64).into(), 0),
-            None => to_flow_yaml(&value),
-        })
-    };
+    let value = |row: &LimitRow| row.limit.as_ref().map(Limit::shown);
     let Some((given, changed)) = rows.split_first() else {
         return String::new();
     };
@@ -229,16 +255,18 @@ fn in_short(rows: &[LimitRow]) -> String {
     let mut text = match (&as_it_is, given.key) {
         (Some(gpu), "gpu") => format!("{gpu} is the smallest GPU that is enough"),
         (None, "gpu") => "no GPU is enough".into(),
-        (Some(count), "world_size") => format!("the fewest GPUs that are enough are {count}"),
-        (None, "world_size") => "64 GPUs are not enough".into(),
+        (Some(count), "world_size") if count == "1" => "1 GPU is enough".into(),
+        (Some(count), "world_size") => format!("{count} GPUs are enough"),
+        (None, "world_size") => "64 GPUs are not enough as it is".into(),
         (Some(value), key) => format!("the largest {key} that fits is {value}"),
-        (None, key) => format!("no {key} fits"),
+        (None, key) => format!("no {key} fits as it is"),
     };
     let mut last = as_it_is;
     for row in changed {
         let value = value(row);
         if let Some(value) = value.as_ref().filter(|_| value != last) {
-            let _ = write!(text, ", {} {value}", row.with());
+            let or = if last.is_some() { ", or" } else { ";" };
+            let _ = write!(text, "{or} {value} {}", row.with());
         }
         last = value.or(last);
     }

@@ -235,3 +235,23 @@ fn what_fsdp_cannot_wrap_is_refused_by_the_plan() {
         Project::new(&spec).plan(&[]).exits(2).stderr_has(message);
     }
 }
+
+/// A file is preferred to a recipe, and a user's own key to both.
+#[test]
+fn a_recipe_gives_way_to_accelerate_s_file() {
+    let project = Project::empty();
+    project.write(
+        "accelerate.yaml",
+        "distributed_type: FSDP\nnum_processes: 2\nmixed_precision: 'no'\nfsdp_config: {fsdp_auto_wrap_policy: \
+         TRANSFORMER_BASED_WRAP, fsdp_activation_checkpointing: true}\n",
+    );
+    let plan = |settings: &[&str]| {
+        let model = "plan --model llama-3.2-1b --gpu a100-40gb --recipe lora --set accelerate_config=accelerate.yaml";
+        let arguments: Vec<&str> = model.split(' ').chain(settings.iter().copied()).collect();
+        project.expctl(&arguments).exits(0)
+    };
+    plan(&[])
+        .stdout_has("autocast=none")
+        .stdout_has("gradient_checkpointing=full");
+    plan(&["--set", "autocast=bfloat16"]).stdout_has("autocast=bfloat16");
+}

@@ -110,8 +110,8 @@ fn what_is_left_out_is_the_launcher_s_own() {
     assert_eq!(prefetch(""), BackwardPrefetch::NoPrefetch);
     assert_eq!(
         prefetch("|fsdp_backward_prefetch_policy: BACKWARD_PRE"),
-        BackwardPrefetch::BackwardPre,
-        "older releases have another name"
+        BackwardPrefetch::NoPrefetch,
+        "a name that 1.15 does not read"
     );
     assert_eq!(prefetch("|backward_prefetch: 2"), BackwardPrefetch::BackwardPost);
     let checkpointed = fsdp(&format!("{wrapped}|fsdp_activation_checkpointing: 'True'"), "");
@@ -122,6 +122,29 @@ fn what_is_left_out_is_the_launcher_s_own() {
         strategy("fsdp_sharding_strategy: 3").sharding_strategy,
         ShardingStrategy::NoShard
     );
+}
+
+#[test]
+fn what_asks_for_nothing_is_read_over() {
+    let read = cell(
+        "distributed_type: MULTI_GPU\nnum_processes: 2\nfp16: true\nfsdp_config: {}\ndeepspeed_config: {}\ndynamo_config: \
+         {dynamo_backend: 'NO', dynamo_mode: default}\nparallelism_config: {parallelism_config_dp_shard_size: 2, \
+         parallelism_config_tp_size: 1, parallelism_config_cp_comm_strategy: allgather}\n",
+        "",
+    );
+    assert_eq!((read.world_size, read.autocast), (2, Autocast::Float16));
+}
+
+/// Cells without adapters leave `adapter_config` out, and that alone.
+#[test]
+fn rank_0_of_a_sweep_has_the_file_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("accelerate.yaml"), FSDP2).unwrap();
+    let text = "name: x\ndefaults: {model: tiny, stack: torch, dtype: bfloat16}\nsweep: {grid: {rank: [0, 8], \
+                accelerate_config: [accelerate.yaml, null]}}\n";
+    let study = spec::parse(&dir.path().join("x.yaml"), text, &Overrides::default()).unwrap();
+    let sizes: Vec<usize> = study.cells.iter().map(|cell| cell.cell.world_size).collect();
+    assert_eq!(sizes, [4, 1, 4, 1]);
 }
 
 #[test]
@@ -197,6 +220,19 @@ fn what_is_not_planned_is_said() {
         (
             FSDP.replace("num_processes: 8", "num_processes: 1"),
             "one process shares nothing",
+        ),
+        (
+            FSDP.replace("mixed_precision: bf16", "mixed_precision: {a: 1}"),
+            "a word or a number is expected, not a map",
+        ),
+        (
+            FSDP.replace("SHARD_GRAD_OP", "[NO_SHARD]"),
+            "a word or a number is expected, not a list",
+        ),
+        ("distributed_type: [FSDP]\n".into(), "a word or a number is expected"),
+        (
+            "distributed_type: FSDP\nfsdp_config: text\n".into(),
+            "a map of fields is expected",
         ),
         (FSDP2.replace("cp_size: 1", "tp_size: 2"), "parallelism of tensors"),
         (FSDP2.replace("TRANSFORMER_BASED_WRAP", "NO_WRAP"), "blocks as units"),

@@ -3,7 +3,9 @@
 use super::acts::{GENERATING, INT4, LORA, Move::*, torch};
 use super::facts::{Deciding, Facts, Idle, UNPACKED};
 use super::map::cell_keys;
-use super::{Attention, Autocast, Distributed, Generation, OutputLifetime, PackingStrategy, Task, Upcast, ZeroGrad};
+use super::{
+    Attention, Autocast, Distributed, Dtype, Generation, OutputLifetime, PackingStrategy, Task, Upcast, ZeroGrad,
+};
 
 cell_keys! {
     /// Keys of `stack: torch` alone.
@@ -49,6 +51,21 @@ cell_keys! {
                 ("batch_size", Facts::acting(&[torch(GENERATING, "8", &[Bytes])])),
                 ("prompt_tokens", Facts::acting(&[torch(GENERATING, "128", &[Bytes])])),
                 ("max_new_tokens", Facts::acting(&[torch(GENERATING, "256", &[Bytes])])),
+            ],
+        }
+        /// Optimizer steps after which the Trainer saves the model. bitsandbytes 0.38.0 to 0.39.0 alone take memory of the GPU for it, of
+        /// int8: three times the weights while they save, and twice from then on. Default: nothing is saved.
+        save_steps: Option<usize> = None => {
+            heeded: |cell| cell.dtype == Dtype::Int8,
+            idle: Idle::by("dtype", "saving takes memory of the GPU with int8 alone"),
+            example: "1",
+            no_technique: "a fact of the training; what is saved costs memory",
+            acts: [
+                torch(
+                    "dtype: int8, attn_implementation: eager, torch: {bitsandbytes_version: '0.38.1', transformers_version: '4.31.0', peft_version: '0.3.0'}",
+                    "1",
+                    &[Bytes],
+                ),
             ],
         }
         /// TRL's way of packing. `bfd` (best fit decreasing) keeps samples whole, and a micro-batch is one row without padding,

@@ -92,7 +92,7 @@ pub enum PlanError {
     )]
     NoBudget,
     /// Our trainer computes on no GPU that could be chosen.
-    #[error("a GPU is chosen for `stack: torch`; this cell is of our own trainer")]
+    #[error("GPUs are chosen for `stack: torch`; this cell is of our own trainer")]
     NoGpu,
     /// FSDP cannot share the cell's training.
     #[error("FSDP cannot share it: {0}")]

@@ -41,6 +41,7 @@ pub(super) fn torch_configuration(
     check_ddp(cell, &transformers)?;
     check_wrapped(cell, &model, &pytorch)?;
     check_generation(cell, &transformers)?;
+    check_saves(cell, &bitsandbytes)?;
     Ok(Configuration {
         model,
         dtype: cell.dtype,
@@ -76,6 +77,7 @@ pub(super) fn torch_configuration(
             other => other,
         },
         generation: cell.torch.generation,
+        saves: cell.torch.save_steps.is_some(),
         capability: gpu.map_or(ComputeCapability(8, 0), |gpu| gpu.capability),
         multiprocessors: gpu.and_then(|gpu| gpu.multiprocessors),
         transformers,
@@ -231,6 +233,15 @@ fn check_generation(cell: &Cell, transformers: &Transformers) -> Result<(), Mist
     Err(Mistake::new(message).help("leave `torch.generation` out, or use a newer `transformers_version`"))
 }
 
+/// Checks that the release takes memory of the GPU to save.
+fn check_saves(cell: &Cell, bitsandbytes: &Bitsandbytes) -> Result<(), Mistake> {
+    if cell.torch.save_steps.is_none() || bitsandbytes.copies_int8_to_save {
+        return Ok(());
+    }
+    let message = "saving takes nothing of the GPU, but with bitsandbytes 0.38.0 to 0.39.0";
+    Err(Mistake::new(message).help("leave `torch.save_steps` out, or write such a `torch.bitsandbytes_version`"))
+}
+
 #[cfg(test)]
 mod tests {
     use arch::Preset;
@@ -253,6 +264,46 @@ mod tests {
         cell.torch.transformers_version = Some("4.57.0".into());
         let made = torch_configuration(&cell, model.config(), None);
         made.err().map(|mistake| mistake.to_string())
+    }
+
+    /// Tiles, copies of them, and rows: three times the 8-bit weights while they save, and twice from then on.
+    #[test]
+    fn saving_copies_8_bit_weights() {
+        let of = |version: &str, saves: bool| {
+            let mut cell = Cell {
+                stack: Stack::Torch,
+                dtype: options::Dtype::Int8,
+                model: "smollm2-135m".into(),
+                attn_implementation: options::Attention::Eager,
+                ..Cell::default()
+            };
+            cell.torch.transformers_version = Some("4.31.0".into());
+            cell.torch.peft_version = Some("0.3.0".into());
+            cell.torch.bitsandbytes_version = Some(version.into());
+            cell.torch.save_steps = saves.then_some(1);
+            torch_configuration(&cell, Preset::named("smollm2-135m").unwrap().config(), None)
+        };
+        let micro = torch::MicroBatchShape {
+            batch: 1,
+            len: 1,
+            padded: false,
+            apart: 0,
+            unpadded: 0,
+        };
+        let account = |saves| {
+            let configuration = of("0.38.1", saves).unwrap();
+            trace::Account::of(&torch::trace(&configuration, &[&[micro]]), 512, 1)
+        };
+        let (plain, saved) = (account(false), account(true));
+        // Per block q, o: 576 × 576, k, v: 192 × 576, gate, up, down: 1536 × 576, all of whole tiles.
+        let weights = 30 * (2 * 576 * 576 + 2 * 192 * 576 + 3 * 1536 * 576);
+        assert_eq!(saved.at_end - plain.at_end, weights);
+        // In the order of loading, a projection of values is the last.
+        let untiled = 192 * 576;
+        assert_eq!(saved.peak.bytes, plain.at_end + 2 * weights + untiled);
+        assert_eq!(saved.peak.module.map(|module| module.name), Some("save"));
+        let told = of("0.39.1", true).unwrap_err().to_string();
+        assert!(told.contains("0.38.0 to 0.39.0"), "{told}");
     }
 
     #[test]

@@ -287,10 +287,8 @@ impl<'s> Expander<'s> {
         for assignment in self.assignments(origin) {
             assignment.apply(&mut tree);
         }
-        let expanded = match self.leaves_adapter_out(&tree) {
-            true => Ok(Vec::new()),
-            false => self.configs.expand(&mut tree),
-        };
+        let leaves_adapter_out = self.leaves_adapter_out(&tree);
+        let expanded = self.configs.expand(&mut tree, leaves_adapter_out);
         let in_config = match expanded {
             Ok(in_config) => in_config,
             Err(mistake) => return self.refuse(vec![mistake], origin),

@@ -67,7 +67,8 @@ pub(crate) fn parse_of(kind: SourceKind, path: &Path, text: &str, overrides: &Ov
     let tree = tree.map_err(|mistake| SpecError::new(mistake, &Arc::new(sources.clone())))?;
     let mut layers = layers::read(overrides, &mut sources, &mut mistakes);
     layers.extend(fit_options::read(overrides, &mut sources, &mut mistakes));
-    let configs = ConfigFiles::read(&tree, &layers, folder_of(path), &mut sources);
+    let recipe = (kind != SourceKind::File).then_some(source);
+    let configs = ConfigFiles::read(&tree, recipe, &layers, folder_of(path), &mut sources);
     let sources = Arc::new(sources);
     let study = resolve(tree, &layers, &configs, folder_of(path), &sources, &mut mistakes);
     match (study, SpecError::all(mistakes, &sources)) {

@@ -128,6 +128,27 @@ impl Tape {
     }
 }
 
+impl Tape {
+    /// `state_dict()` of a model whose 8-bit weights are in tiles, by a release that lays them out by rows to save them.
+    /// Returns the copies of the tiles that the layers are left with; the tiles are kept besides.
+    pub(super) fn save_eight_bit(&self) -> Vec<Tensor<'_>> {
+        let weights = self.eight_bit.borrow();
+        let (copies, rows): (Vec<_>, Vec<_>) = weights
+            .iter()
+            .map(|dims| {
+                let tiles = Layout::contiguous(&dims.map(|dim| dim.next_multiple_of(TILE)));
+                let copy = self.empty_as(tiles, Dtype::Int8, Category::Parameter);
+                let untiled = self.empty(dims, Dtype::Int8);
+                let rows = self.empty(dims, Dtype::Int8);
+                drop(untiled);
+                (copy, rows)
+            })
+            .unzip();
+        drop(rows);
+        copies
+    }
+}
+
 impl<'t> FourBit<'t> {
     /// The format of its products.
     pub(super) fn compute(&self) -> Dtype {

@@ -146,6 +146,8 @@ pub struct Configuration {
     pub zero_grad: ZeroGrad,
     /// Generation between steps.
     pub generation: Option<Generation>,
+    /// True if the model is saved between steps.
+    pub saves: bool,
     /// The GPU, as far as libraries ask.
     pub capability: ComputeCapability,
     /// The GPU's multiprocessors, among which kernels share out their work; `None` for those of a usual GPU of its
@@ -199,6 +201,7 @@ impl Configuration {
             outputs: OutputLifetime::Step,
             zero_grad: ZeroGrad::AfterStep,
             generation: None,
+            saves: false,
             capability: ComputeCapability(8, 0),
             multiprocessors: None,
             transformers: Transformers::TODAY,

@@ -51,6 +51,8 @@ pub(super) struct Tape {
     pub(super) multiprocessors: u64,
     /// Tokens of the micro-batch without padding, if attention takes the padding out; else 0.
     pub(super) unpadded: Cell<u32>,
+    /// Rows and columns of the weights that were loaded in 8 bits.
+    pub(super) eight_bit: RefCell<Vec<[u32; 2]>>,
     /// The format of autocast, where it is on.
     pub(super) autocast: Cell<Option<Dtype>>,
     /// The model is in evaluation mode.
@@ -215,6 +217,7 @@ impl Tape {
             backend: configuration.backend,
             capability: configuration.capability,
             unpadded: Cell::new(0),
+            eight_bit: RefCell::default(),
             multiprocessors: configuration
                 .multiprocessors
                 .unwrap_or(configuration.capability.multiprocessors()),

@@ -89,6 +89,7 @@ fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[Step
         reducer,
         optimizer: OptimizerState::new(configuration),
         previous: None,
+        saved: Vec::new(),
     };
     let mut last: Option<(&[MicroBatchShape], Range<usize>)> = None;
     let mut generated: Option<Range<usize>> = None;
@@ -116,6 +117,10 @@ fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[Step
                     let repeats = number > 1 || !configuration.first_step_differs();
                     last = repeats.then(|| (micros, begin..tape.written()));
                 }
+            }
+            if number == 1 && configuration.saves {
+                // What it leaves is there in all steps after it, and later saves leave no more.
+                training.save();
             }
             if let Some(generation) = configuration.generation.as_ref().filter(|_| generates) {
                 match &generated {
@@ -150,12 +155,23 @@ struct Training<'t, 'c> {
     reducer: Option<Reducer<'t>>,
     optimizer: OptimizerState<'t>,
     previous: Option<StepOutputs<'t>>,
+    /// What saving the model left.
+    saved: Vec<Tensor<'t>>,
 }
 
 impl<'t> Training<'t, '_> {
     /// All parameters that want gradients.
     fn parameters(&self) -> Vec<&Tensor<'t>> {
         self.trainable.iter().chain(&self.unstepped).collect()
+    }
+
+    /// Saves the model between two steps. Tensors go to the CPU one after the other, but 8-bit ones of some releases.
+    fn save(&mut self) {
+        self.tape.enter(Module {
+            name: "save",
+            layer: None,
+        });
+        self.saved = self.tape.save_eight_bit();
     }
 
     /// After the first step DDP knows the order of the backward pass.

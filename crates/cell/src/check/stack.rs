@@ -193,6 +193,9 @@ impl Cell {
         if let Some(generation) = &self.torch.generation {
             self.check_generation(generation, found);
         }
+        if let Some(every) = self.torch.save_steps {
+            self.check_saves(every, found);
+        }
         self.check_loop(found);
         self.check_fsdp(found);
         if self.torch.use_reentrant.is_some() && self.gradient_checkpointing == Checkpointing::None {
@@ -252,6 +255,16 @@ impl Cell {
             let message = format!("the training ends after {steps} steps");
             let invalid = Invalid::new("torch.generation.eval_steps", message).with("max_steps");
             found.add(invalid.help(format!("write {steps} or less")));
+        }
+    }
+
+    /// The model is saved within the training.
+    fn check_saves(&self, every: usize, found: &mut Found) {
+        let key = "torch.save_steps";
+        found.check(at_least(key, every, 1));
+        if let Some(steps) = self.max_steps().filter(|steps| *steps < every) {
+            let invalid = Invalid::new(key, format!("the training ends after {steps} steps")).with("max_steps");
+            found.add(invalid.help(format!("write {steps} or less, or leave the key out")));
         }
     }
 

@@ -22,7 +22,7 @@ pub(super) const KIND: Kind = Kind {
 const KEY: &str = "accelerate_config";
 
 /// Fields that decide memory.
-const READ: [&str; 22] = [
+const READ: [&str; 19] = [
     "compute_environment",
     "distributed_type",
     "num_processes",
@@ -37,18 +37,15 @@ const READ: [&str; 22] = [
     POLICY,
     "fsdp_transformer_layer_cls_to_wrap",
     "fsdp_backward_prefetch",
-    "fsdp_backward_prefetch_policy",
     "fsdp_forward_prefetch",
     "fsdp_limit_all_gathers",
     "fsdp_use_orig_params",
     CHECKPOINTS,
-    "fsdp_activation_checkpointing_offload",
-    "fsdp_ignored_modules",
-    "fsdp_min_num_params",
+    "fp16",
 ];
 
 /// Fields that do not: where processes run and meet, how weights are read and saved.
-const NOT_READ: [&str; 22] = [
+const NOT_READ: [&str; 24] = [
     "debug",
     "machine_rank",
     "main_process_ip",
@@ -71,10 +68,14 @@ const NOT_READ: [&str; 22] = [
     "fsdp_state_dict_type",
     "fsdp_cpu_ram_efficient_loading",
     "fsdp_sync_module_states",
+    // Of units by size, which are not planned.
+    "fsdp_min_num_params",
+    // Read by older releases alone.
+    "fsdp_backward_prefetch_policy",
 ];
 
 /// Options of what is not planned. Those that are empty, false or 1 ask for nothing.
-const NOT_PLANNED: [(&str, &str); 7] = [
+const NOT_PLANNED: [(&str, &str); 8] = [
     ("deepspeed_config", "DeepSpeed is not planned yet"),
     ("megatron_lm_config", "Megatron-LM is not planned"),
     (
@@ -82,13 +83,17 @@ const NOT_PLANNED: [(&str, &str); 7] = [
         "parallelism of tensors and of contexts, and replicas under FSDP2, are not planned",
     ),
     ("fp8_config", "training in 8-bit floating point is not planned"),
-    ("dynamo_config", "code that torch.compile made is not planned"),
+    ("dynamo_config", COMPILED),
+    // Its older name.
+    ("dynamo_backend", COMPILED),
     (
         "fsdp_activation_checkpointing_offload",
         "checkpoints on the CPU are not planned under FSDP",
     ),
     ("fsdp_ignored_modules", "modules that FSDP leaves whole are not planned"),
 ];
+
+const COMPILED: &str = "code that torch.compile made is not planned";
 
 const VERSION: &str = "fsdp_version";
 const POLICY: &str = "fsdp_auto_wrap_policy";
@@ -190,7 +195,32 @@ impl Fields {
             let near = nearest(name, known).map(|near| format!("did you mean `{near}`?"));
             return Err(self.mistake(name, Mistake::new("unknown field").help_if(near)));
         }
-        let asked = |(field, _): &&(&str, &str)| self.written.get(*field).is_some_and(|entry| asks(&entry.value));
+        let kind = |entry: &Entry| entry.value.kind();
+        if let Some(entry) = self
+            .written
+            .get("fsdp_config")
+            .filter(|entry| entry.value.as_map().is_none())
+        {
+            let message = format!("a map of fields is expected, not {}", kind(entry));
+            return Err(self.mistake("fsdp_config", Mistake::new(message)));
+        }
+        let is_word = |field: &&&str| {
+            self.written
+                .get(**field)
+                .is_none_or(|entry| entry.value.text().is_some())
+        };
+        let words = || READ.iter().filter(|field| **field != "fsdp_config");
+        if let Some((field, entry)) = words()
+            .find(|field| !is_word(&field))
+            .and_then(|field| Some((field, self.written.get(*field)?)))
+        {
+            let message = format!("a word or a number is expected, not {}", kind(entry));
+            return Err(self.mistake(field, Mistake::new(message)));
+        }
+        let asked = |(field, _): &&(&str, &str)| {
+            let entry = self.written.get(*field);
+            entry.is_some_and(|entry| asks(field, &entry.value))
+        };
         if let Some((field, message)) = NOT_PLANNED.iter().find(asked) {
             return Err(self.mistake(field, Mistake::new(*message)));
         }
@@ -213,13 +243,17 @@ impl Fields {
     }
 
     fn precision(&self) -> Result<Option<Key>, Diagnostic> {
-        let format = match self.word("mixed_precision") {
-            None => return Ok(None),
-            Some("no" | "false" | "False") => "none",
-            Some("bf16") => "bfloat16",
-            Some("fp16") => "float16",
-            Some(other) => {
-                let mistake = Mistake::new(format!("{} is not planned", quoted(other)));
+        let Some(word) = self.word("mixed_precision") else {
+            // Its older name.
+            let is_half = self.flag("fp16")?.unwrap_or(false);
+            return Ok(is_half.then(|| self.key("autocast", "fp16", json!("float16"))));
+        };
+        let format = match word.to_lowercase().as_str() {
+            "no" | "false" => "none",
+            "bf16" => "bfloat16",
+            "fp16" => "float16",
+            _ => {
+                let mistake = Mistake::new(format!("{} is not planned", quoted(word)));
                 return Err(self.mistake("mixed_precision", mistake.help("planned are 'no', bf16 and fp16")));
             }
         };
@@ -244,7 +278,11 @@ impl Fields {
             let mistake = Mistake::new("units by size are not planned");
             return Err(self.mistake(POLICY, mistake.help("use TRANSFORMER_BASED_WRAP")));
         }
-        if version != 1 {
+        if version > 2 {
+            // The cell's own check says which versions there are.
+            return Ok(None);
+        }
+        if version == 2 {
             if policy == "NO_WRAP" {
                 let mistake = Mistake::new("FSDP2 is planned with blocks as units");
                 return Err(self.mistake(POLICY, mistake.help("use TRANSFORMER_BASED_WRAP")));
@@ -266,12 +304,7 @@ impl Fields {
             return Ok(Some(self.key("fsdp_config.auto_wrap_policy", POLICY, lower(policy))));
         }
         if strategy != "NO_SHARD" {
-            let older = "fsdp_backward_prefetch_policy";
-            let field = if self.written.contains_key(older) {
-                older
-            } else {
-                "fsdp_backward_prefetch"
-            };
+            let field = "fsdp_backward_prefetch";
             let prefetch = self.choice(field, &PREFETCHES)?.unwrap_or("NO_PREFETCH");
             keys.push(self.key("fsdp_config.backward_prefetch", field, lower(prefetch)));
             keys.extend(self.flag_key("fsdp_config.forward_prefetch", "fsdp_forward_prefetch")?);
@@ -358,9 +391,13 @@ impl Fields {
 }
 
 /// True if an option, or one of a map of options, asks for something.
-fn asks(value: &Node) -> bool {
+fn asks(name: &str, value: &Node) -> bool {
     match (value.as_map(), value.text()) {
-        (Some(map), _) => map.values().any(|entry| asks(&entry.value)),
+        (Some(map), _) => map.iter().any(|(name, entry)| asks(name, &entry.value)),
+        // How what is asked for by another field is done, and how many GPUs FSDP2 shares among.
+        _ if name.starts_with("parallelism_config_") && !name.ends_with("_size") => false,
+        _ if name.starts_with("dynamo_") && !name.ends_with("backend") => false,
+        _ if name.ends_with("dp_shard_size") => false,
         (None, Some(text)) => !matches!(text.to_lowercase().as_str(), "" | "no" | "1" | "false" | "null"),
         (None, None) => true,
     }

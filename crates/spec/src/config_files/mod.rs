@@ -24,8 +24,12 @@ use crate::typed;
 const KINDS: [Kind; 2] = [adapter::KIND, accelerate::KIND];
 
 /// The files that a spec and its overrides name.
-#[derive(Debug, Default)]
-pub(crate) struct ConfigFiles(HashMap<(&'static str, String), Result<File, Diagnostic>>);
+#[derive(Debug)]
+pub(crate) struct ConfigFiles {
+    files: HashMap<(&'static str, String), Result<File, Diagnostic>>,
+    /// The source of a recipe, to whose keys a file is preferred; `None` of a spec that a user wrote.
+    recipe: Option<u32>,
+}
 
 /// A file that was read.
 #[derive(Debug)]
@@ -37,7 +41,13 @@ struct File {
 
 impl ConfigFiles {
     /// Reads the files. Paths are relative to `folder`.
-    pub(crate) fn read(spec: &Node, layers: &[Layer], folder: &Path, sources: &mut Sources) -> Self {
+    pub(crate) fn read(
+        spec: &Node,
+        recipe: Option<u32>,
+        layers: &[Layer],
+        folder: &Path,
+        sources: &mut Sources,
+    ) -> Self {
         let mut files = HashMap::new();
         for kind in &KINDS {
             let mut names = Vec::new();
@@ -55,26 +65,29 @@ impl ConfigFiles {
                     .or_insert_with(|| File::read(kind, path, sources));
             }
         }
-        Self(files)
+        Self { files, recipe }
     }
 
     /// SHA-256 of each adapter's configuration as it was read, by the text that names it.
     pub(crate) fn digests_of_adapters(&self) -> BTreeMap<String, String> {
-        let of_adapters = self.0.iter().filter(|((key, _), _)| *key == adapter::KIND.key);
+        let of_adapters = self.files.iter().filter(|((key, _), _)| *key == adapter::KIND.key);
         let read = of_adapters.filter_map(|((_, name), file)| Some((name, file.as_ref().ok()?)));
         read.map(|(name, file)| (name.clone(), file.sha256.clone())).collect()
     }
 
     /// Puts the keys that a cell's files stand for into the cell's tree. Returns what does not suit the files, where the
-    /// cell keeps its own keys.
+    /// cell keeps its own keys. If `leaves_adapter_out`, the cell's adapter is not its file's.
     ///
     /// # Errors
     /// A file's own mistake, which leaves the cell's keys open.
-    pub(crate) fn expand(&self, cell: &mut Node) -> Result<Vec<Diagnostic>, Diagnostic> {
+    pub(crate) fn expand(&self, cell: &mut Node, leaves_adapter_out: bool) -> Result<Vec<Diagnostic>, Diagnostic> {
         let mut mistakes = Vec::new();
         for kind in &KINDS {
+            if leaves_adapter_out && kind.key == adapter::KIND.key {
+                continue;
+            }
             let node = cell.get(&[kind.key]).filter(|node| !node.is_null());
-            let file = node.and_then(|node| Some((node.place, self.0.get(&(kind.key, node.text()?.to_owned()))?)));
+            let file = node.and_then(|node| Some((node.place, self.files.get(&(kind.key, node.text()?.to_owned()))?)));
             let Some((place, file)) = file else { continue };
             let file = file.as_ref().map_err(|mistake| match mistake.labels.is_empty() {
                 true => mistake.clone().at(place),
@@ -82,7 +95,7 @@ impl ConfigFiles {
             })?;
             mistakes.extend(file.config.unsuited(cell, place));
             let keys = file.config.keys(cell).into_iter();
-            mistakes.extend(keys.filter_map(|key| file.set(cell, key, kind)));
+            mistakes.extend(keys.filter_map(|key| file.set(cell, key, kind, self.recipe)));
         }
         Ok(mistakes)
     }
@@ -99,9 +112,10 @@ impl File {
     }
 
     /// Sets a key of a cell. Returns the mistake of another value there.
-    fn set(&self, cell: &mut Node, key: Key, kind: &Kind) -> Option<Diagnostic> {
+    fn set(&self, cell: &mut Node, key: Key, kind: &Kind, recipe: Option<u32>) -> Option<Diagnostic> {
         let path: Vec<&str> = key.name.split('.').collect();
-        let written = cell.get(&path).filter(|node| !node.is_null() && !node.is_hole());
+        let is_own = |node: &&Node| !node.is_null() && !node.is_hole() && Some(node.place.source) != recipe;
+        let written = cell.get(&path).filter(is_own);
         let Some(written) = written else {
             let path: Vec<String> = path.into_iter().map(str::to_owned).collect();
             cell.set(&path, key.value.place, key.value);

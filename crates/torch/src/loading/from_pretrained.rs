@@ -149,7 +149,10 @@ impl Tape {
                 ),
                 configuration.bitsandbytes,
             )),
-            _ => Base::EightBit(self.eight_bit(weight, configuration.finds_outliers, configuration.bitsandbytes)),
+            _ => {
+                self.eight_bit.borrow_mut().push([0, 1].map(|axis| weight.dims()[axis]));
+                Base::EightBit(self.eight_bit(weight, configuration.finds_outliers, configuration.bitsandbytes))
+            }
         }
     }
 }

@@ -23,6 +23,9 @@ pub struct Bitsandbytes {
     pub has_tiled_int8: bool,
     /// The context of such a product keeps the input itself, too. From 0.39.0.
     pub keeps_int8_inputs: bool,
+    /// To save a model whose 8-bit weights are in tiles, each is laid out by rows once more, and one copy stays for good. From
+    /// 0.38.0 until 0.39.1, its pull request 503: `Linear8bitLt._save_to_state_dict` in `nn/modules.py`.
+    pub copies_int8_to_save: bool,
     /// It has 4-bit weights and paged optimizers. From 0.39.0.
     pub has_int4: bool,
     /// Weights that share a scale of an optimizer's 8-bit states: 2,048 until 0.44.0, then 256. `init_state` of
@@ -45,6 +48,7 @@ impl Bitsandbytes {
         quantises_float16: false,
         has_tiled_int8: false,
         keeps_int8_inputs: true,
+        copies_int8_to_save: false,
         has_int4: true,
         optimizer_block: 256,
         dequantises_to_compute_dtype: true,
@@ -65,6 +69,7 @@ impl Bitsandbytes {
             quantises_float16: version < Version(0, 43, 0),
             has_tiled_int8: version < Version(0, 45, 0),
             keeps_int8_inputs: version >= Version(0, 39, 0),
+            copies_int8_to_save: version >= Version(0, 38, 0) && version < Version(0, 39, 1),
             has_int4: version >= Version(0, 39, 0),
             optimizer_block: if version < Version(0, 44, 0) { 2048 } else { 256 },
             dequantises_to_compute_dtype: version >= Version(0, 50, 0),

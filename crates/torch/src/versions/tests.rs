@@ -125,6 +125,9 @@ fn behaviours_end_with_the_releases_that_dropped_them() {
     assert_eq!((halves("0.42.0"), halves("0.43.0")), (Ok(true), Ok(false)));
     let tiles = |text| Bitsandbytes::of(text).map(|of| of.has_tiled_int8);
     assert_eq!((tiles("0.44.1"), tiles("0.45.0")), (Ok(true), Ok(false)));
+    let copies = |text| Bitsandbytes::of(text).map(|of| of.copies_int8_to_save);
+    assert_eq!((copies("0.37.2"), copies("0.38.0")), (Ok(false), Ok(true)));
+    assert_eq!((copies("0.39.0"), copies("0.39.1")), (Ok(true), Ok(false)));
     let of_int8 = |text| Bitsandbytes::of(text).map(|of| (of.keeps_int8_inputs, of.has_int4));
     assert_eq!(
         (of_int8("0.38.1"), of_int8("0.39.0")),
