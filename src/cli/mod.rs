@@ -31,6 +31,7 @@ mod plan_answer;
 mod plan_batches;
 mod plan_gate;
 mod plan_oom;
+mod plan_oom_alone;
 mod plan_report;
 mod prediction_view;
 mod recipes;

@@ -22,13 +22,13 @@ use super::cells::{axis_cells, axis_names, cell_row, cell_table, configuration_f
 use super::plan_answer::Answer;
 use super::plan_batches::worst_batches;
 use super::plan_gate::{Planned, junit, sarif};
-use super::plan_oom;
 use super::plan_report::{PlanReport, plan_cells};
 use super::prediction_view::{range, range_cell, range_reason, trainable, verdict};
 use super::screen::{judged, wrapped};
 use super::study_report::template_of;
 use super::subject::Subject;
 use super::{Format, exit_code, fits_or_not, print};
+use super::{plan_oom, plan_oom_alone};
 
 /// Predict the memory of each cell of a spec, or of a model by name, without running it
 ///
@@ -162,16 +162,16 @@ fn print_plans(studies: &[Study], args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Prints what a message of PyTorch tells.
 fn print_oom(given: &str, args: &Args) -> anyhow::Result<ExitCode> {
-    let message = plan_oom::read(given)?;
-    if args.subject.is_nothing() {
+    let messages = plan_oom::read(given)?;
+    let text = if args.subject.is_nothing() {
         args.subject.check_alone()?;
-        print(&plan_oom::without_cell(&message))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    for study in args.subject.studies()? {
-        let study = args.subject.on_device(study, args.options())?;
-        print(&plan_oom::explain(&study, &message, args.options())?)?;
-    }
+        plan_oom_alone::compatible_with(&messages)
+    } else {
+        let studies = args.subject.studies()?.into_iter();
+        let studies = studies.map(|study| args.subject.on_device(study, args.options()));
+        plan_oom::explain(&studies.collect::<Result<Vec<_>, _>>()?, &messages, args.options())?
+    };
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -66,20 +66,12 @@ impl Answer<'_> {
     /// The parts of what is needed, which add up to it.
     fn parts(&self) -> String {
         let prediction = self.prediction();
-        let mut rows = parts(prediction);
-        rows.push(("together", prediction.needed_bytes));
-        let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-        // One unit, so that they can be added.
-        let unit = ByteUnit::of(prediction.needed_bytes as f64);
         let moment = match &prediction.binding_module {
             Some(module) => format!("{}, {module}", prediction.binding_phase),
             None => prediction.binding_phase.clone(),
         };
         let mut text = format!("\nat the peak ({moment})\n");
-        for (name, size) in rows {
-            let size = bytes_in(size.into(), unit);
-            let _ = writeln!(text, "  {name:<width$}  {size:>7} {}", unit.name());
-        }
+        text += &sum(parts(prediction), prediction.needed_bytes);
         let rank = self.study_cell.cell.rank;
         let _ = writeln!(
             text,
@@ -213,21 +205,40 @@ fn of_it(judgement: Judgement) -> &'static str {
     }
 }
 
+/// Parts in lines, with what they add up to.
+pub(super) fn sum(mut parts: Vec<(&'static str, u64)>, together: u64) -> String {
+    parts.push(("together", together));
+    let width = parts.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    // One unit, so that they can be added.
+    let unit = ByteUnit::of(together as f64);
+    let mut text = String::new();
+    for (name, size) in parts {
+        let size = bytes_in(size.into(), unit);
+        let _ = writeln!(text, "  {name:<width$}  {size:>7} {}", unit.name());
+    }
+    text
+}
+
 /// What a prediction's needed bytes are for; parts of nothing are left out. Without a GPU that is live tensors alone.
 pub(super) fn parts(prediction: &Prediction) -> Vec<(&'static str, u64)> {
-    let of = |category: Category| {
-        let by_category = &prediction.allocated_peak_by_category;
-        by_category.get(category.name()).copied().unwrap_or(0)
-    };
-    let rounding = prediction
-        .allocated_peak_by_category
-        .get(ROUNDING)
-        .copied()
-        .unwrap_or(0);
-    let loss = prediction.allocated_peak_loss_bytes;
+    let of = |name: &str| prediction.allocated_peak_by_category.get(name).copied().unwrap_or(0);
+    let mut parts = tensor_parts(|category| of(category.name()), prediction.allocated_peak_loss_bytes);
+    let others = [
+        (
+            "fragmentation",
+            prediction.fragmentation_bytes.unwrap_or(0) + of(ROUNDING),
+        ),
+        ("more while it is loaded", prediction.more_while_loading()),
+        (context_name(prediction), prediction.context_bytes.unwrap_or(0)),
+    ];
+    parts.extend(others.into_iter().filter(|(_, bytes)| *bytes > 0));
+    parts
+}
+
+/// What live tensors are for, from their bytes by category and those of the loss; parts of nothing are left out.
+pub(super) fn tensor_parts(of: impl Fn(Category) -> u64, loss: u64) -> Vec<(&'static str, u64)> {
     // The loss's own bytes are activations as far as they are kept for the backward pass.
     let kept = of(Category::Activation) + of(Category::Input) + of(Category::Temporary) - loss;
-    let fragmentation = prediction.fragmentation_bytes.unwrap_or(0) + rounding;
     let parts = [
         ("weights", of(Category::Parameter)),
         ("adapters", of(Category::Adapter)),
@@ -235,9 +246,6 @@ pub(super) fn parts(prediction: &Prediction) -> Vec<(&'static str, u64)> {
         ("optimizer", of(Category::OptimizerState)),
         ("activations, workspaces", kept),
         ("logits and loss", loss),
-        ("fragmentation", fragmentation),
-        ("more while it is loaded", prediction.more_while_loading()),
-        (context_name(prediction), prediction.context_bytes.unwrap_or(0)),
     ];
     parts.into_iter().filter(|(_, bytes)| *bytes > 0).collect()
 }

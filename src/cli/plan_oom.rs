@@ -1,4 +1,4 @@
-//! `expctl plan --oom TEXT|FILE|-`: PyTorch's message that memory ran out, beside a plan or alone.
+//! `expctl plan --oom TEXT|FILE|-`: PyTorch's message that memory ran out, beside a plan.
 
 use std::fmt::Write as _;
 use std::io::Read as _;
@@ -7,24 +7,29 @@ use std::{fs, io};
 
 use anyhow::{Context, bail};
 use base::text::format;
+use cell::Cell;
 use plan::advice::{self, changes};
-use plan::oom::{AGREES, Agreement, Message, Moment, NoMessage, Tensor, agreements, compatible, nearest};
+use plan::oom::{
+    AGREES, Agreement, Amount, Message, Moment, NoMessage, agreements, gpus_with, has_memory, lengths_of, nearest,
+    tensor,
+};
 use plan::{Options, Planner};
-use spec::{FitSpec, Study};
-use torch::gpu::Budget;
-use trace::Category;
+use spec::{Study, StudyCell};
+use torch::caching_allocator::rounding::{DEFAULT_LARGE_SEGMENT, SMALL_SEGMENT};
+use torch::gpu::{Budget, Gpu};
+use trace::Phase;
 
-use super::plan_answer::subject;
+use super::plan_answer::{subject, sum, tensor_parts};
 use super::screen::wrapped;
 
-/// Settings that agree, and compatible tensors, that are listed.
+/// Changes that agree, and further cells, that are listed.
 const MOST: usize = 8;
 
-/// The message in a text, a file, or the standard input (`-`).
+/// The messages in a text, a file, or the standard input (`-`), at least one.
 ///
 /// # Errors
 /// The file cannot be read, or there is no message.
-pub(super) fn read(given: &str) -> anyhow::Result<Message> {
+pub(super) fn read(given: &str) -> anyhow::Result<Vec<Message>> {
     let text = match given {
         "-" => {
             let mut text = String::new();
@@ -43,157 +48,325 @@ pub(super) fn read(given: &str) -> anyhow::Result<Message> {
         }
         text => text.to_owned(),
     };
-    Ok(Message::read(&text)?)
+    Ok(Message::read_all(&text)?)
 }
 
-/// What each cell of a study says about a message.
+/// A cell beside a message.
+struct Compared<'a> {
+    study: &'a Study,
+    study_cell: &'a StudyCell,
+    planner: &'a Planner,
+    /// The nearest moment of its plan, if that asks for such a segment.
+    moment: Option<Moment>,
+}
+
+/// What the cells of studies say about the last of the messages: the one that agrees best, and then the others.
 ///
 /// # Errors
 /// A cell cannot be planned.
-pub(super) fn explain(study: &Study, message: &Message, options: Options) -> anyhow::Result<String> {
-    // What would have fit is looked for on the message's device.
+pub(super) fn explain(studies: &[Study], messages: &[Message], options: Options) -> anyhow::Result<String> {
+    let Some(message) = messages.last() else {
+        return Ok(String::new());
+    };
     let options = Options {
-        budget: options.budget.or(message.total.map(|total| Budget::Bytes(total.bytes))),
+        budget: budget(message, options.budget),
         ..options
     };
-    let planner = Planner::new(study.roots(), options);
-    let mut text = heading(message);
-    for study_cell in &study.cells {
-        let cell = &study_cell.cell;
-        let _ = writeln!(text, "\n{}, cell {}", subject(cell), study_cell.id);
-        let moment = nearest(&planner, cell, message)?;
-        let agrees = moment.is_some_and(|moment| moment.difference(message).abs() < AGREES);
-        text += &line(&match &moment {
-            Some(moment) if agrees => format!("the plan has this moment: {}", at(moment)),
-            Some(moment) => format!(
-                "the plan asks for as much, but with {} allocated: {}",
-                bytes(moment.allocated),
-                at(moment)
-            ),
-            None => "the plan never asks for a segment of this size".to_owned(),
-        });
-        if let Some(moment) = &moment {
-            text += &held(moment);
-        }
-        if !agrees {
-            text += &others(&agreements(&planner, cell, message));
-        }
-        if planner.budget(cell).is_some() {
-            text += &would_fit(&planner, cell, &study.fit)?;
+    let planners: Vec<Planner> = studies
+        .iter()
+        .map(|study| Planner::new(study.roots(), options))
+        .collect();
+    let mut compared = Vec::new();
+    for (study, planner) in studies.iter().zip(&planners) {
+        for study_cell in &study.cells {
+            compared.push(Compared {
+                study,
+                study_cell,
+                planner,
+                moment: nearest(planner, &study_cell.cell, message)?,
+            });
         }
     }
+    compared.sort_by(|one, other| {
+        let rank = |compared: &Compared<'_>| {
+            let difference = compared
+                .moment
+                .map_or(f64::INFINITY, |moment| moment.difference(message).abs());
+            (
+                difference >= AGREES,
+                other_gpu(&compared.study_cell.cell, message).is_some(),
+                difference,
+            )
+        };
+        let (one, other) = (rank(one), rank(other));
+        (one.0, one.1).cmp(&(other.0, other.1)).then(one.2.total_cmp(&other.2))
+    });
+    let Some((best, others)) = compared.split_first() else {
+        return Ok(String::new());
+    };
+    let mut text = best.text(messages, message)?;
+    text += &other_cells(others, message);
     text += "\nall figures but the message's are predicted\n";
     Ok(text)
 }
 
-/// What a message is compatible with, without a cell.
-pub(super) fn without_cell(message: &Message) -> String {
-    let mut text = heading(message);
-    let found = compatible(message);
-    if found.is_empty() {
-        text += &line(
-            "no weights, logits, scores or feed-forward layers of a known model have this size with a usual batch and length; \
-             --model MODEL --set KEY=VALUE compares it with a plan",
-        );
-        return text;
+/// What would have fit is looked for on the message's device, unless another one is given.
+fn budget(message: &Message, given: Option<Budget>) -> Option<Budget> {
+    match (given, message.total) {
+        (Some(Budget::Gpu(gpu)), Some(total)) if has_memory(gpu.total_bytes, total) => Some(Budget::Bytes(total.bytes)),
+        (None, Some(total)) => Some(Budget::Bytes(total.bytes)),
+        (given, _) => given,
     }
-    text += "\nbytes that these tensors have\n";
-    for Tensor { what, models } in found.iter().take(MOST) {
-        let models = match models.len() {
-            count if count > 4 => format!("{} and {} more", models[..3].join(", "), count - 3),
-            _ => models.join(", "),
+}
+
+/// The cell's GPU, if the message is not of one with its memory.
+fn other_gpu(cell: &Cell, message: &Message) -> Option<&'static Gpu> {
+    let gpu = Gpu::named(cell.gpu.as_deref()?).ok()?;
+    (!has_memory(gpu.total_bytes, message.total?)).then_some(gpu)
+}
+
+impl Compared<'_> {
+    /// The answer in a sentence; then the message, the moment with what is held, what does not agree, and what fits.
+    fn text(&self, messages: &[Message], message: &Message) -> anyhow::Result<String> {
+        let cell = &self.study_cell.cell;
+        let agrees = self
+            .moment
+            .is_some_and(|moment| moment.difference(message).abs() < AGREES);
+        let changes = match agrees {
+            true => Vec::new(),
+            false => agreements(self.planner, cell, message),
         };
-        text += &line(&format!("{what}: {models}"));
+        let explained = match (&self.moment, changes.first()) {
+            (_, Some(agreement)) => Some((&agreement.cell, &agreement.moment)),
+            (Some(moment), None) => Some((cell, moment)),
+            (None, None) => None,
+        };
+        let answer = match (explained, changes.first()) {
+            (Some((cell, moment)), Some(agreement)) => {
+                let changes = agreement.words();
+                format!(
+                    "the plan does not have this moment; with {changes} it has: {}",
+                    self.at(cell, moment)?
+                )
+            }
+            (Some((cell, moment)), None) if agrees => format!("the plan has this moment: {}", self.at(cell, moment)?),
+            _ => "the plan does not have this moment, nor with other settings that were tried".to_owned(),
+        };
+        let mut text = format!("{}\n\n{}", wrapped(&answer, 2), figures(messages));
+        let plan = format!("the plan: {}, cell {}", subject(cell), self.study_cell.id);
+        text += &(wrapped(&plan, 2) + "\n");
+        text += &requests(message);
+        text += &self.disagreements(agrees, message)?;
+        if !changes.is_empty() {
+            text += "\nchanges with which the plan has the moment, each alone\n";
+            for agreement in changes.iter().take(MOST) {
+                text += &line(&self.change(agreement)?);
+            }
+        }
+        if let Some((_, moment)) = explained {
+            text += &held(moment);
+        }
+        if self.moment.is_none() {
+            text += &self.by_bytes_alone(message)?;
+        }
+        if self.planner.budget(cell).is_some() {
+            text += &self.would_fit(changes.first(), message)?;
+        }
+        Ok(text)
     }
-    if found.len() > MOST {
-        text += &line(&format!("and {} more", found.len() - MOST));
+
+    /// The tensor that a moment asks for, and when.
+    fn at(&self, cell: &Cell, moment: &Moment) -> anyhow::Result<String> {
+        let what = tensor(moment, cell, &*self.planner.model(cell)?);
+        let module = moment.module.map(|module| format!(" ({module})")).unwrap_or_default();
+        let when = match (moment.phase, moment.step) {
+            (Phase::Load, _) | (_, 0) => "while the model is loaded".to_owned(),
+            (Phase::Optimizer, step) => format!("in step {step}'s optimizer step"),
+            (Phase::Idle, step) => format!("after step {step}"),
+            (phase, step) => format!("in step {step}'s {} pass", phase.name()),
+        };
+        Ok(format!("{what}, {when}{module}"))
+    }
+
+    /// A change, with the moment.
+    fn change(&self, agreement: &Agreement) -> anyhow::Result<String> {
+        let between = match (agreement.between, agreement.changes.last()) {
+            (Some([from, to]), Some((key, _))) if from < to => {
+                format!(" ({key} from {from} to {to} asks for such a segment)")
+            }
+            _ => String::new(),
+        };
+        Ok(format!(
+            "{}: {}, with {} allocated{between}",
+            agreement.words(),
+            self.at(&agreement.cell, &agreement.moment)?,
+            bytes(agreement.moment.allocated)
+        ))
+    }
+
+    /// What the plan as it is does not have of the message.
+    fn disagreements(&self, agrees: bool, message: &Message) -> anyhow::Result<String> {
+        let cell = &self.study_cell.cell;
+        let mut lines = Vec::new();
+        if let (Some(gpu), Some(total)) = (other_gpu(cell, message), message.total) {
+            let names: Vec<&str> = gpus_with(total).iter().take(3).map(|gpu| gpu.name).collect();
+            let as_others = match names.is_empty() {
+                true => String::new(),
+                false => format!(", as {} have", names.join(", ")),
+            };
+            lines.push(format!(
+                "gpu: {gpu} has {}, and the message's device {}{as_others}",
+                bytes(gpu.total_bytes),
+                amount(total)
+            ));
+        }
+        match self.moment {
+            Some(moment) if !agrees => lines.push(format!(
+                "the plan as it is asks for as much with {} allocated: {}",
+                bytes(moment.allocated),
+                self.at(cell, &moment)?
+            )),
+            None => lines.push("the plan as it is never asks for a segment of this size".to_owned()),
+            Some(_) => {}
+        }
+        Ok(match lines.is_empty() {
+            true => String::new(),
+            false => format!(
+                "\nwhat does not agree\n{}",
+                lines.iter().map(|text| line(text)).collect::<String>()
+            ),
+        })
+    }
+
+    /// What has the bytes of the message at some length of the cell's model.
+    fn by_bytes_alone(&self, message: &Message) -> anyhow::Result<String> {
+        let found = lengths_of(message, &*self.planner.model(&self.study_cell.cell)?);
+        if found.is_empty() {
+            return Ok(String::new());
+        }
+        let lines = found.iter().map(|of_lengths| line(&of_lengths.words()));
+        Ok(format!(
+            "\nby the bytes alone, one sample of this model\n{}",
+            lines.collect::<String>()
+        ))
+    }
+
+    /// What would have fit, or that the plan fits: with the change that agrees, if there is one.
+    fn would_fit(&self, agreement: Option<&Agreement>, message: &Message) -> anyhow::Result<String> {
+        let cell = agreement.map_or(&self.study_cell.cell, |agreement| &agreement.cell);
+        let plan = advice::plan(self.planner, cell, &self.study.fit, true)?;
+        let prediction = &plan.prediction;
+        let budget = prediction.budget_bytes;
+        let (Some(judgement), Some(budget)) = (prediction.judgement(self.planner.headroom(cell)), budget) else {
+            return Ok(String::new());
+        };
+        let as_planned = agreement.map_or("as it is".to_owned(), |agreement| format!("with {}", agreement.words()));
+        let of_message = message.total.is_some_and(|total| total.bytes == budget);
+        let verdict = format!(
+            "the plan {as_planned}: {}, {} of {}{}",
+            judgement.words(),
+            bytes(prediction.needed_bytes),
+            bytes(budget),
+            if of_message { ", the message's" } else { "" }
+        );
+        let mut text = format!("\n{}\n", wrapped(&verdict, 2));
+        for found in &plan.advice {
+            let changes = changes(found).join(", ");
+            text += &line(&format!(
+                "would fit with {changes}: {}",
+                bytes(found.prediction.needed_bytes)
+            ));
+        }
+        Ok(text)
+    }
+}
+
+/// The other cells, a line each.
+fn other_cells(others: &[Compared<'_>], message: &Message) -> String {
+    if others.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("\nother cells\n");
+    for Compared { study_cell, moment, .. } in others.iter().take(MOST) {
+        let found = match moment {
+            None => "never asks for a segment of this size".to_owned(),
+            Some(moment) if moment.difference(message).abs() < AGREES => "has this moment, too".to_owned(),
+            Some(moment) => format!("asks for as much with {} allocated", bytes(moment.allocated)),
+        };
+        text += &line(&format!(
+            "{}, cell {}: {found}",
+            subject(&study_cell.cell),
+            study_cell.id
+        ));
+    }
+    if others.len() > MOST {
+        text += &line(&format!("and {} more", others.len() - MOST));
     }
     text
 }
 
-fn heading(message: &Message) -> String {
-    let mut text = format!("the message: {} were asked for", bytes(message.tried.bytes));
+/// The last message's figures.
+pub(super) fn figures(messages: &[Message]) -> String {
+    let Some(message) = messages.last() else {
+        return String::new();
+    };
+    let which = match messages.len() {
+        1 => "the message".to_owned(),
+        count => format!("the last of {count} messages"),
+    };
+    let mut text = format!("{which}: {} were asked for", amount(message.tried));
     if let Some(allocated) = message.allocated {
-        let _ = write!(text, " with {} allocated", bytes(allocated.bytes));
+        let _ = write!(text, " with {} allocated", amount(allocated));
     }
     if let Some(unallocated) = message.unallocated {
-        let _ = write!(text, ", {} cached", bytes(unallocated.bytes));
+        let _ = write!(text, ", {} cached", amount(unallocated));
     }
     if let Some(total) = message.total {
-        let _ = write!(text, ", on {}", bytes(total.bytes));
+        let _ = write!(text, ", on {}", amount(total));
+    }
+    if let Some(outside) = message.outside() {
+        let _ = write!(
+            text,
+            "; {} of it lay outside PyTorch's allocator (CUDA context, other programs)",
+            bytes(outside)
+        );
     }
     wrapped(&text, 2) + "\n"
 }
 
-/// The moment, with the tensor.
-fn at(moment: &Moment) -> String {
-    let module = moment.module.map(|module| format!(", {module}")).unwrap_or_default();
-    let purpose = match moment.category {
-        Category::Parameter => "a weight",
-        Category::Adapter => "an adapter's weight",
-        Category::OptimizerState => "a state of the optimizer",
-        Category::Gradient => "a gradient",
-        Category::Activation => "a tensor that is kept for the backward pass",
-        _ => "a tensor that lives within the pass",
+/// What the allocator asks the device for: more than a tensor has.
+pub(super) fn requests(message: &Message) -> String {
+    let of = |segment| message.tried.is(segment);
+    let text = match (of(SMALL_SEGMENT), of(DEFAULT_LARGE_SEGMENT)) {
+        (true, _) => "2 MiB are the segment that PyTorch's allocator asks for if a tensor has at most 1 MiB",
+        (_, true) => {
+            "20 MiB are the segment that PyTorch's allocator asks for if a tensor has 1 to 10 MiB; larger ones get their own, \
+             rounded up to 2 MiB"
+        }
+        _ => "PyTorch's allocator rounds tensors of 10 MiB and more up to 2 MiB, and the message rounds that",
     };
-    let step = match moment.step {
-        0 => String::new(),
-        step => format!("step {step}, "),
-    };
-    format!(
-        "{step}{}{module}, {purpose} of {} bytes, with {} allocated",
-        moment.phase.name(),
-        format::number((moment.bytes as f64).into(), 0),
-        bytes(moment.allocated)
-    )
+    wrapped(text, 2) + "\n"
 }
 
-/// What is allocated at the moment.
+/// What is allocated at the moment, in a plan's words.
 fn held(moment: &Moment) -> String {
-    let parts = moment.by_category.iter();
-    let parts = parts.filter(|(category, size)| category.is_tensor() && *size > 0);
-    let parts = parts.map(|(category, size)| format!("{} {}", category.name().replace('_', " "), bytes(size)));
-    match parts.collect::<Vec<_>>().join(", ") {
-        nothing if nothing.is_empty() => line("nothing is held beside it"),
-        parts => line(&format!("held beside it: {parts}")),
+    let parts = tensor_parts(|category| moment.by_category[category], moment.of_loss);
+    let requested: u64 = parts.iter().map(|(_, size)| size).sum();
+    let rounding = ("rounding", moment.allocated - requested);
+    let parts = parts.into_iter().chain([rounding]).filter(|(_, size)| *size > 0);
+    let parts: Vec<_> = parts.collect();
+    match parts.is_empty() {
+        true => "\nnothing is held beside it\n".to_owned(),
+        false => format!("\nheld beside it\n{}", sum(parts, moment.allocated)),
     }
 }
 
-/// Settings with which the plan agrees.
-fn others(agreements: &[Agreement]) -> String {
-    if agreements.is_empty() {
-        return line(
-            "no single other setting that was tried agrees; look at batch, length and what else runs on the device",
-        );
-    }
-    let mut text = String::from("settings with which the plan agrees, each alone\n");
-    for Agreement { key, value, moment } in agreements.iter().take(MOST) {
-        let value = base::text::to_flow_yaml(value);
-        text += &line(&format!("{key}={value}: {}", at(moment)));
-    }
-    text
-}
-
-/// What would have fit, or that the plan fits.
-fn would_fit(planner: &Planner, cell: &cell::Cell, fit: &FitSpec) -> anyhow::Result<String> {
-    let plan = advice::plan(planner, cell, fit, true)?;
-    let needed = bytes(plan.prediction.needed_bytes);
-    let Some(judgement) = plan.prediction.judgement(planner.headroom(cell)) else {
-        return Ok(String::new());
-    };
-    let mut text = line(&format!("the plan as it is: {needed}, {}", judgement.words()));
-    for found in &plan.advice {
-        let changes = changes(found).join(", ");
-        text += &line(&format!(
-            "would fit with {changes}: {}",
-            bytes(found.prediction.needed_bytes)
-        ));
-    }
-    Ok(text)
-}
-
-fn line(text: &str) -> String {
+pub(super) fn line(text: &str) -> String {
     wrapped(&format!("  {text}"), 4) + "\n"
+}
+
+pub(super) fn amount(amount: Amount) -> String {
+    bytes(amount.bytes)
 }
 
 fn bytes(size: u64) -> String {

@@ -189,19 +189,23 @@ fn a_message_of_pytorch_is_found_in_the_plan() {
     let found = Project::empty()
         .expctl(&[&plan[..], &["--oom", message]].concat())
         .exits(0);
+    let answer =
+        "the plan has this moment: the logits in float32, 1 × 4,096 tokens over 128,256,\n  in step 2's forward pass";
+    assert!(found.stdout.starts_with(answer), "{found}");
     found
-        .stdout_has("the plan has this moment")
-        .stdout_has("2,101,346,304 bytes");
+        .stdout_has("  logits and loss             0.98 GiB")
+        .stdout_has("of 11.72 GiB, the message's");
     // Another setting is named where the plan's own does not agree.
     let wrong = message.replace("8.02", "11.74");
     let project = Project::empty();
-    project.write("log.txt", format!("step 1\n{wrong}\n"));
+    project.write("log.txt", format!("step 1\n{message}\n{wrong}\n"));
     let other = project.expctl(&[&plan[..], &["--oom", "log.txt"]].concat()).exits(0);
     other
-        .stdout_has("settings with which the plan agrees")
-        .stdout_has("upcast=peft");
+        .stdout_has("the plan does not have this moment; with ")
+        .stdout_has("the last of 2 messages")
+        .stdout_has("upcast=peft: the logits in float32");
     let alone = Project::empty().expctl(&["plan", "--oom", message]).exits(0);
-    alone.stdout_has("logits of 1 × 4096 tokens over 128256 words in float32");
+    alone.stdout_has("1.96 GiB may be logits of 1 × 4,096 tokens over 128,256 in float32");
     Project::empty()
         .expctl(&["plan", "--oom", "Killed"])
         .exits(2)
@@ -214,6 +218,66 @@ fn a_message_of_pytorch_is_found_in_the_plan() {
         .expctl(&["plan", "--oom", message, "--gpu", "t4"])
         .exits(2)
         .stderr_has("--gpu goes with a spec or --model");
+}
+
+#[test]
+fn the_length_of_a_message_is_read_off_its_bytes() {
+    // 3,654 tokens × 152,064 × 4 bytes.
+    let message = "Tried to allocate 2.07 GiB. 20.33 GiB is allocated by PyTorch";
+    let set = "plan --model qwen2.5-7b --gpu rtx-3090 --recipe lora --set rank=8 --set batch_size=1 --set \
+               gradient_checkpointing=full --set torch.keep_outputs=next_forward --oom";
+    let plan: Vec<&str> = set.split_whitespace().chain([message]).collect();
+    let found = Project::empty().expctl(&plan).exits(0);
+    found
+        .stdout_has(
+            "with max_seq_length=3661 it has: the\n  gradient of the logits in float32, 1 × 3,661 tokens over 152,064",
+        )
+        .stdout_has("max_seq_length from 3645 to 3661")
+        .stdout_has("logits of 1 × 3,645 to 3,661 tokens over 152,064 in float32");
+    let alone = Project::empty().expctl(&["plan", "--oom", message]).exits(0);
+    alone.stdout_has("logits of 1 × 3,645 to 3,661 tokens over 152,064 in float32");
+}
+
+#[test]
+fn a_batch_is_read_off_a_message_too() {
+    let message = "Tried to allocate 5.87 GiB. 20.40 GiB is allocated by PyTorch";
+    let plan = "plan --model llama-3.1-8b --gpu a100-40gb --set max_seq_length=4096 --oom";
+    let plan: Vec<&str> = plan.split_whitespace().chain([message]).collect();
+    let found = Project::empty().expctl(&plan).exits(0);
+    found.stdout_has("batch_size=3: the gradient of the logits in float32, 3 × 4,096 tokens over");
+}
+
+#[test]
+fn a_message_of_another_gpu_says_so() {
+    let message = "Tried to allocate 1.96 GiB (GPU 0; 23.65 GiB total capacity; 8.02 GiB already allocated; 1.00 GiB free; 9.00 \
+                   GiB reserved in total by PyTorch)";
+    let project = Project::new(
+        "name: x\ndefaults: { stack: torch, model: llama-3.1-8b, dtype: int4, batch_size: 1, autocast: bfloat16, \
+         gradient_checkpointing: full, max_seq_length: 4096 }\nsweep: { grid: { gpu: [rtx-4060, rtx-4090] } }\n",
+    );
+    let of_both = project.plan(&["--oom", message]).exits(0);
+    // The cell of the message's GPU comes first.
+    let [first, other] =
+        ["llama-3.1-8b on rtx-4090", "llama-3.1-8b on rtx-4060"].map(|subject| of_both.stdout.find(subject).unwrap());
+    assert!(first < other, "{of_both}");
+    of_both.stdout_has("of 23.65 GiB, the message's");
+    let of_small = project.plan(&["--set", "gpu=rtx-4060", "--oom", message]).exits(0);
+    of_small
+        .stdout_has("gpu: rtx-4060 has 7.62 GiB, and the message's device 23.65 GiB")
+        .stdout_has("of 23.65 GiB, the message's");
+}
+
+#[test]
+fn a_segment_that_is_shared_names_no_tensor() {
+    let message = "Tried to allocate 20.00 MiB (GPU 0; 23.69 GiB total capacity; 4.73 GiB already allocated; 16.94 MiB free; \
+                   5.00 GiB reserved in total by PyTorch)";
+    let plan = ["plan", "--model", "llama-2-7b", "--oom", message];
+    let found = Project::empty().expctl(&plan).exits(0);
+    found
+        .stdout_has("the plan has this moment: cuBLAS's workspace, 8,519,680 bytes")
+        .stdout_has("20 MiB are the segment that PyTorch's allocator asks for if a tensor has 1 to 10\n  MiB");
+    let alone = Project::empty().expctl(&["plan", "--oom", message]).exits(0);
+    alone.stdout_has("20.0 MiB name no tensor");
 }
 
 #[test]

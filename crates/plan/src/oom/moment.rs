@@ -24,6 +24,8 @@ pub struct Moment {
     pub allocated: u64,
     /// Requested bytes of these by category.
     pub by_category: ByCategory,
+    /// Requested bytes of activations and temporaries of the head and of the loss.
+    pub of_loss: u64,
 }
 
 impl Moment {
@@ -41,22 +43,45 @@ impl Moment {
 /// # Errors
 /// The cell cannot be planned, or is not of PyTorch's stack.
 pub fn nearest(planner: &Planner, cell: &Cell, message: &Message) -> Result<Option<Moment>, PlanError> {
+    nearest_until(planner, cell, message, u64::MAX)
+}
+
+/// The nearest moment before the plan has more than the device of the message allocated, where it would have ended.
+///
+/// # Errors
+/// As [`nearest`].
+pub(super) fn nearest_on_device(
+    planner: &Planner,
+    cell: &Cell,
+    message: &Message,
+) -> Result<Option<Moment>, PlanError> {
+    let of_device = message.total.map(|total| total.bytes).or(planner.budget(cell));
+    let most = match message.allocated {
+        None => of_device.unwrap_or(u64::MAX),
+        // Without a device, a little more than was asked for.
+        Some(allocated) => {
+            let asked = (allocated.bytes + message.tried.bytes) / 10 * 11;
+            of_device.unwrap_or(asked).max(allocated.bytes)
+        }
+    };
+    nearest_until(planner, cell, message, most)
+}
+
+fn nearest_until(planner: &Planner, cell: &Cell, message: &Message, most: u64) -> Result<Option<Moment>, PlanError> {
     if cell.stack == Stack::Candle {
         return Err(PlanError::NotPytorch);
     }
     let trace = planner.live_trace(cell)?;
-    let moments = moments(&trace, message);
+    let moments = moments(&trace, message, most).into_iter();
     if message.allocated.is_none() {
-        return Ok(moments.into_iter().max_by_key(|moment| moment.allocated));
+        return Ok(moments.max_by_key(|moment| moment.allocated));
     }
     let difference = |moment: &Moment| moment.difference(message).abs();
-    Ok(moments
-        .into_iter()
-        .min_by(|one, other| difference(one).total_cmp(&difference(other))))
+    Ok(moments.min_by(|one, other| difference(one).total_cmp(&difference(other))))
 }
 
-/// All moments; those of steps that repeat the one before are left out.
-fn moments(trace: &Trace, message: &Message) -> Vec<Moment> {
+/// All moments until more than `most` bytes are allocated; those of steps that repeat the one before are left out.
+fn moments(trace: &Trace, message: &Message, most: u64) -> Vec<Moment> {
     let rounded = |bytes| block_size(bytes, &Divisions::default());
     let mut live = LiveTensors::new(trace.blocks());
     let mut sizes = vec![0; trace.blocks()];
@@ -82,6 +107,7 @@ fn moments(trace: &Trace, message: &Message) -> Vec<Moment> {
                             category,
                             allocated,
                             by_category: live.by_category(),
+                            of_loss: live.of_loss(),
                         });
                     } else if last == Some(block) {
                         // The number of a block that was freed since.
@@ -89,6 +115,9 @@ fn moments(trace: &Trace, message: &Message) -> Vec<Moment> {
                     }
                     sizes[block.index()] = size;
                     allocated += size;
+                    if allocated > most {
+                        return found;
+                    }
                 }
                 Event::Free { block } => {
                     allocated -= std::mem::take(&mut sizes[block.index()]);

@@ -1,5 +1,7 @@
 //! Sizes: of a block for what is asked, and of the segment that is asked of CUDA for a block.
 
+use std::ops::RangeInclusive;
+
 const MIB: u64 = 1 << 20;
 
 /// Every block is a multiple of this (`kMinBlockSize`).
@@ -7,13 +9,13 @@ pub const SMALLEST_BLOCK: u64 = 512;
 /// The largest block of the small pool (`kSmallSize`).
 pub const LARGEST_SMALL: u64 = MIB;
 /// A segment of the small pool (`kSmallBuffer`).
-pub(super) const SMALL_SEGMENT: u64 = 2 * MIB;
+pub const SMALL_SEGMENT: u64 = 2 * MIB;
 /// From here on a block has a segment for itself (`kMinLargeAlloc`).
-pub(super) const SMALLEST_OWN_SEGMENT: u64 = 10 * MIB;
+pub const SMALLEST_OWN_SEGMENT: u64 = 10 * MIB;
 /// Segments of their own are a multiple of this (`kRoundLarge`).
 const SEGMENT_STEP: u64 = 2 * MIB;
 /// A segment of the large pool for blocks that have none for themselves (`kLargeBuffer`).
-pub(super) const DEFAULT_LARGE_SEGMENT: u64 = 20 * MIB;
+pub const DEFAULT_LARGE_SEGMENT: u64 = 20 * MIB;
 /// The largest request; larger ones fail at once.
 pub(super) const LARGEST_REQUEST: u64 = (1 << 60) - 1;
 
@@ -72,6 +74,29 @@ pub(super) fn segment_size_of(size: u64, large_segment_size: u64) -> u64 {
     } else {
         size.next_multiple_of(SEGMENT_STEP)
     }
+}
+
+/// Requests for which a segment with one of these sizes is asked of CUDA by default, the smallest first.
+pub fn requests(segments: &RangeInclusive<u64>) -> Vec<RangeInclusive<u64>> {
+    let largest_shared = SMALLEST_OWN_SEGMENT - SMALLEST_BLOCK;
+    let first = segments
+        .start()
+        .next_multiple_of(SEGMENT_STEP)
+        .max(SMALLEST_OWN_SEGMENT);
+    let last = segments.end() / SEGMENT_STEP * SEGMENT_STEP;
+    let of_own = (first - SEGMENT_STEP).max(largest_shared) + 1..=last;
+    let all = [
+        (segments.contains(&SMALL_SEGMENT), 1..=LARGEST_SMALL),
+        (
+            segments.contains(&DEFAULT_LARGE_SEGMENT),
+            LARGEST_SMALL + 1..=largest_shared,
+        ),
+        (first <= last, of_own),
+    ];
+    all.into_iter()
+        .filter(|(is_asked, _)| *is_asked)
+        .map(|(_, requests)| requests)
+        .collect()
 }
 
 #[cfg(test)]
@@ -152,5 +177,24 @@ mod tests {
         }
         assert_eq!(segment_size_of(2 * MIB, 40 * MIB), 40 * MIB);
         assert_eq!(segment_size_of(MIB, 40 * MIB), 2 * MIB);
+    }
+
+    #[test]
+    fn requests_are_those_of_a_segment() {
+        let two_gib = requests(&(2043 * MIB..=2053 * MIB));
+        assert_eq!(two_gib, [2042 * MIB + 1..=2052 * MIB]);
+        assert_eq!(requests(&(2 * MIB..=2 * MIB)), [1..=MIB]);
+        let shared = [MIB + 1..=10 * MIB - 512, 18 * MIB + 1..=20 * MIB];
+        assert_eq!(requests(&(20 * MIB..=20 * MIB)), shared);
+        assert_eq!(requests(&(10 * MIB..=10 * MIB)), [10 * MIB - 511..=10 * MIB]);
+        assert_eq!(requests(&(3 * MIB..=9 * MIB)), []);
+        for segment in [2, 10, 12, 20, 2048].map(|mib| mib * MIB) {
+            for range in requests(&(segment..=segment)) {
+                for bytes in [*range.start(), *range.end()] {
+                    let block = block_size(bytes, &Divisions::default());
+                    assert_eq!(segment_size(block), segment, "{bytes}");
+                }
+            }
+        }
     }
 }
