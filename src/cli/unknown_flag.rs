@@ -6,18 +6,12 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use spec::{near, ours};
 
 /// Options of other programs that are options here, not keys. `VALUE` is what they were given.
-const OPTIONS: [(&str, &str); 27] = [
+const OPTIONS: [(&str, &str); 21] = [
     ("qlora", "`--recipe qlora`, which is the default"),
     ("lora", "`--recipe lora`"),
     ("axolotl", "`--recipe axolotl`"),
     ("llama_factory", "`--recipe llama-factory`"),
     ("trl", "`--recipe trl-sft`"),
-    ("vram", "`--gpu VALUE`, a size such as 24GB"),
-    ("vram_gb", "`--gpu VALUE`, a size such as 24GB"),
-    ("memory", "`--gpu VALUE`, a size such as 24GB"),
-    ("mem", "`--gpu VALUE`, a size such as 24GB"),
-    ("gpu_memory", "`--gpu VALUE`, a size such as 24GB"),
-    ("gpu_mem", "`--gpu VALUE`, a size such as 24GB"),
     ("card", "`--gpu VALUE`"),
     ("gpu_type", "`--gpu VALUE`"),
     ("gpu_name", "`--gpu VALUE`"),

@@ -32,7 +32,7 @@ fn a_model_is_shared_among_as_many_as_it_needs() {
     assert_eq!(many[0], Some(16));
     assert!(few[1] <= few[0] && few[2] <= few[1], "{few:?}");
     let offloaded = fit(&format!("{full} --fewest-gpus"));
-    offloaded.stdout_has("16 GPUs are enough, or 2 with changes that keep the results");
+    offloaded.stdout_has("rtx-4090, PyTorch (transformers, PEFT): 16 GPUs are enough, or 2");
 }
 
 #[test]

@@ -242,16 +242,6 @@ fn a_recipe_gives_way() {
             "`attn_implementation: eager` in place of flash_attention_2",
         ),
         (
-            "--model gemma-2-9b --gpu 4090 --recipe unsloth-comparison",
-            "torch.transformers_version=nearest 4.46.3",
-            "transformers 4.46.3 has not been studied with Gemma2; the nearest that has been is taken",
-        ),
-        (
-            "--model bert-large --gpu 4090 --recipe unsloth-comparison",
-            "attn_implementation=flash_attention_2",
-            "transformers 4.46.3 has not been studied with Bert; today's is taken",
-        ),
-        (
             "--model phi-3-mini --gpu 4090 --recipe trl-sft",
             "target_modules=all-linear",
             "`target_modules: all-linear`, as phi-3-mini has no q_proj and no v_proj",

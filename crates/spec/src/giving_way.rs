@@ -104,3 +104,36 @@ impl GivingWay<'_> {
         Some(note)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arch::Preset;
+
+    use super::*;
+
+    /// No recipe names a release that some family lacks today.
+    #[test]
+    fn a_release_gives_way_to_the_nearest_or_todays() {
+        let change = |model: &str| {
+            let config = Preset::named(model).unwrap().config();
+            let overrides = Overrides::default();
+            let giving_way = GivingWay {
+                recipe: Recipe::frugal(),
+                model,
+                config: Some(&config),
+                gpu: None,
+                overrides: &overrides,
+            };
+            let mut keys = json!({ "attn_implementation": "eager", "torch": { "transformers_version": "4.46.3" } });
+            let notes = giving_way.change_release(&mut keys);
+            (keys["torch"]["transformers_version"].clone(), notes)
+        };
+        assert_eq!(change("llama-3.1-8b"), (json!("4.46.3"), None));
+        let (release, note) = change("gemma-2-9b");
+        assert_eq!(release, json!("nearest 4.46.3"));
+        assert!(
+            note.unwrap()
+                .ends_with("with Gemma2; the nearest that has been is taken")
+        );
+    }
+}

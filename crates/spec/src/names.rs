@@ -127,6 +127,11 @@ impl Names {
 
     /// Makes sure that no override changes what an option has decided the recipe by.
     fn check_overrides(&self, overrides: &Overrides) -> Result<(), SpecError> {
+        if let (Some(gpu), Some(other)) = (self.gpu, overrides.value("gpu")) {
+            let message = format!("`--set gpu={other}` stands beside `--gpu {gpu}`");
+            let error = Diagnostic::new(message).help("leave one of them out");
+            return Err(SpecError::new(error, &Arc::default()));
+        }
         let stacks = [Stack::Candle, Stack::Torch];
         let other = stacks.into_iter().find(|stack| *stack != self.stack);
         let Some(other) = other.filter(|other| overrides.value("stack") == Some(other.name())) else {

@@ -14,7 +14,7 @@ use super::foreign::foreign;
 const VALUE: &str = "VALUE";
 
 /// Names that people give our keys on a command line, besides those in other programs' configurations.
-const SHORT: [(&str, &str); 59] = [
+const SHORT: [(&str, &str); 53] = [
     ("context", "max_seq_length"),
     ("context_length", "max_seq_length"),
     ("context_len", "max_seq_length"),
@@ -44,15 +44,12 @@ const SHORT: [(&str, &str); 59] = [
     ("grad_ckpt", "gradient_checkpointing"),
     ("activation_checkpointing", "gradient_checkpointing"),
     ("use_gradient_checkpointing", "gradient_checkpointing"),
-    ("mixed_precision", "autocast"),
     ("double_quant", "bnb_4bit_use_double_quant"),
     ("use_double_quant", "bnb_4bit_use_double_quant"),
     ("quant_type", "bnb_4bit_quant_type"),
     ("compute_dtype", "bnb_4bit_compute_dtype"),
     ("lora_target", "target_modules"),
     ("lora_modules", "target_modules"),
-    ("peft_type", "adapter"),
-    ("peft_method", "adapter"),
     ("gpus", "world_size"),
     ("n_gpus", "world_size"),
     ("ngpu", "world_size"),
@@ -60,18 +57,15 @@ const SHORT: [(&str, &str); 59] = [
     ("nproc", "world_size"),
     ("dp", "world_size"),
     ("epoch", "num_train_epochs"),
-    ("dataset_name", "data"),
-    ("data_path", "data"),
-    ("train_file", "data"),
-    ("train_data", "data"),
+    ("dataset_name", "data.path"),
+    ("data_path", "data.path"),
+    ("train_file", "data.path"),
+    ("train_data", "data.path"),
     ("eval_dataset", "data.eval_path"),
     ("model_name", "model"),
     ("model_id", "model"),
     ("model_path", "model"),
     ("pretrained_model_name_or_path", "model"),
-    ("vram", "device_memory"),
-    ("mem", "device_memory"),
-    ("gpu_memory", "device_memory"),
     ("quantization_type", "bnb_4bit_quant_type"),
     ("target_linear", "target_modules"),
 ];
@@ -80,6 +74,9 @@ const SHORT: [(&str, &str); 59] = [
 /// and `is_named` is true if a model is named in place of a spec.
 pub fn ours(name: &str, value: Option<&str>, is_named: bool) -> Option<String> {
     let name = name.to_lowercase().replace('-', "_");
+    if let Some(help) = in_words(&name, value) {
+        return Some(help);
+    }
     if let Some(settings) = by_value(&name, value) {
         let options = settings
             .iter()
@@ -107,6 +104,26 @@ pub fn ours(name: &str, value: Option<&str>, is_named: bool) -> Option<String> {
     match short.or_else(alias).or_else(known).or_else(own) {
         Some(key) => Some(format!("write `{}`", option_of(&key, &fitting(&key, value), is_named))),
         None => foreign(&name).map(|help| as_settings(help, is_named)),
+    }
+}
+
+/// The help for names that no key stands for.
+fn in_words(name: &str, value: Option<&str>) -> Option<String> {
+    match name {
+        "vram" | "vram_gb" | "mem" | "memory" | "gpu_mem" | "gpu_memory" => {
+            let size = value.unwrap_or(VALUE);
+            let unit = if size.parse::<f64>().is_ok() { "GB" } else { "" };
+            Some(format!("write `--gpu {size}{unit}`, a size such as 24GB"))
+        }
+        _ if name.starts_with("quant") => {
+            let value = value?.to_lowercase();
+            let others = ["gptq", "awq", "hqq", "eetq", "aqlm", "quanto", "torchao", "fp8"];
+            let other = others.into_iter().find(|other| value.contains(other))?;
+            Some(format!(
+                "weights that {other} quantised are not planned; bitsandbytes' are `dtype=int4` and `dtype=int8`"
+            ))
+        }
+        _ => None,
     }
 }
 
@@ -149,7 +166,14 @@ fn by_value(name: &str, value: Option<&str>) -> Option<Vec<(&'static str, String
             _ if is_off => one("attn_implementation", "sdpa"),
             _ => one("attn_implementation", "flash_attention_2"),
         },
+        "sdp_attention" | "sdpa" if is_off => one("attn_implementation", "eager"),
         "sdp_attention" | "sdpa" => one("attn_implementation", "sdpa"),
+        "mixed_precision" => match given.as_str() {
+            "bf16" | "bfloat16" => one("autocast", "bfloat16"),
+            "fp16" | "float16" => one("autocast", "float16"),
+            _ if is_off => one("autocast", "none"),
+            _ => one("autocast", VALUE),
+        },
         "lora_target" | "lora_target_modules" | "lora_modules" | "lora_target_linear" | "target_modules" => {
             match given.trim_matches(['[', ']']) {
                 "all" | "all_linear" | "all-linear" | "linear" | "true" => one("target_modules", "all-linear"),
@@ -169,10 +193,12 @@ fn by_value(name: &str, value: Option<&str>) -> Option<Vec<(&'static str, String
         | "liger"
         | "liger_kernel"
         | "enable_liger_kernel"
-        | "liger_fused_linear_cross_entropy" => one("loss", "liger"),
-        "cut_cross_entropy" => one("loss", "cut_cross_entropy"),
-        "use_dora" | "peft_use_dora" | "dora" => one("adapter", "dora"),
-        "full" | "full_finetune" | "full_finetuning" | "full_finetuning_mode" => one("rank", "0"),
+        | "liger_fused_linear_cross_entropy" => one("loss", if is_off { "full" } else { "liger" }),
+        "cut_cross_entropy" => one("loss", if is_off { "full" } else { "cut_cross_entropy" }),
+        "use_dora" | "peft_use_dora" | "dora" => one("adapter", if is_off { "lora" } else { "dora" }),
+        "full" | "full_finetune" | "full_finetuning" | "full_finetuning_mode" => {
+            one("rank", if is_off { VALUE } else { "0" })
+        }
         "method" | "peft_method" | "peft_type" | "finetuning_type" | "adapter" => match given.as_str() {
             "full" => one("rank", "0"),
             "qlora" => Some(vec![("adapter", "lora".into()), ("dtype", "int4".into())]),
@@ -180,6 +206,7 @@ fn by_value(name: &str, value: Option<&str>) -> Option<Vec<(&'static str, String
             _ if is_off => one("rank", "0"),
             _ => one("adapter", &fitting("adapter", Some(&given))),
         },
+        "fsdp" if is_off => one("distributed", "ddp"),
         "fsdp" => Some(vec![("distributed", "fsdp".into()), ("world_size", VALUE.into())]),
         "disable_gradient_checkpointing" => one("gradient_checkpointing", "none"),
         "use_galore" => one("optim", "galore"),
@@ -201,7 +228,7 @@ fn fitting(key: &str, value: Option<&str>) -> String {
         Err(error) => {
             let unknown = error.unknown.filter(|unknown| !unknown.is_key);
             let word = unknown.and_then(|unknown| near(&unknown.word, unknown.expected));
-            word.map_or_else(|| value.unwrap_or(VALUE).to_owned(), str::to_owned)
+            word.unwrap_or(VALUE).to_owned()
         }
     }
 }
@@ -252,7 +279,22 @@ mod tests {
             ),
             ("mixed_precision", Some("bf16"), "write `--set autocast=bfloat16`"),
             ("double_quant", None, "write `--set bnb_4bit_use_double_quant=true`"),
-            ("cpu-offload", Some("full"), "write `--set offload=full`"),
+            ("liger", Some("false"), "write `--set loss=full`"),
+            ("use_dora", Some("false"), "write `--set adapter=lora`"),
+            ("fsdp", Some("no"), "write `--set distributed=ddp`"),
+            ("mixed_precision", Some("no"), "write `--set autocast=none`"),
+            (
+                "gradient-checkpointing",
+                Some("unsloth"),
+                "write `--set gradient_checkpointing=VALUE`",
+            ),
+            ("dataset_name", Some("alpaca"), "write `--set data.path=alpaca`"),
+            ("vram", Some("24"), "write `--gpu 24GB`, a size such as 24GB"),
+            (
+                "quantization",
+                Some("awq"),
+                "weights that awq quantised are not planned; bitsandbytes' are `dtype=int4` and `dtype=int8`",
+            ),
             ("use_cache", Some("true"), "write `--set torch.use_cache=true`"),
             ("finetuning_type", Some("full"), "write `--set rank=0`"),
             (
