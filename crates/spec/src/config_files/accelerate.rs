@@ -204,16 +204,9 @@ impl Fields {
             let message = format!("a map of fields is expected, not {}", kind(entry));
             return Err(self.mistake("fsdp_config", Mistake::new(message)));
         }
-        let is_word = |field: &&&str| {
-            self.written
-                .get(**field)
-                .is_none_or(|entry| entry.value.text().is_some())
-        };
-        let words = || READ.iter().filter(|field| **field != "fsdp_config");
-        if let Some((field, entry)) = words()
-            .find(|field| !is_word(&field))
-            .and_then(|field| Some((field, self.written.get(*field)?)))
-        {
+        let words = READ.iter().filter(|field| **field != "fsdp_config");
+        let mut words = words.filter_map(|field| Some((field, self.written.get(*field)?)));
+        if let Some((field, entry)) = words.find(|(_, entry)| entry.value.text().is_none()) {
             let message = format!("a word or a number is expected, not {}", kind(entry));
             return Err(self.mistake(field, Mistake::new(message)));
         }
