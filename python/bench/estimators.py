@@ -40,8 +40,8 @@ UNITS = {"bytes": 1, "MiB": 1024**2, "GiB": GiB, "MB": 10**6, "GB": 10**9}
 METRICS = {"allocated_peak_bytes": "allocated", "reserved_peak_bytes": "reserved", "process_peak_bytes": "process"}
 
 # Specs with measured peaks of decoders on one GPU. Left out: fsdp_qlora has two GPUs; the figures of qlora_7b and phi_4_mini,
-# and most of unsloth_hf_fa2's, are calculated; distilbert_rsvd and transformers_one_gpu are of encoders; axolotl_colab has no peak; our_trainer_* is not
-# PyTorch; lmcleaner and peft_train_memory have no figures.
+# and most of unsloth_hf_fa2's, are calculated; distilbert_rsvd and transformers_one_gpu are of encoders; axolotl_colab has no
+# peak; our_trainer_* is not PyTorch; lmcleaner and peft_train_memory have no figures.
 STUDIES = {
     "h200": "our runs, H200",
     "ms_swift": "ms-swift",
@@ -93,7 +93,7 @@ DEFAULTS = {
     "adapter": "lora", "adapter_dtype": "float32", "attn_implementation": "sdpa", "autocast": "none", "batch_size": 1,
     "bnb_4bit_compute_dtype": "bfloat16", "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True, "dtype": "int4",
     "data": "synthetic", "gradient_accumulation_steps": 1, "gradient_checkpointing": "none", "lora_dropout": 0,
-    "max_seq_length": 128, "optim": "adamw", "rank": 16, "target_modules": None, "task": "causal_lm", "trainable": None,
+    "max_seq_length": 128, "optim": "adamw", "rank": 16, "target_modules": None, "task": "causal_lm", "trainable": None, "world_size": 1,
 }
 
 
@@ -196,7 +196,7 @@ def rows_of(study):
         cells[cell["cell_id"]] = DEFAULTS | known, cell
     rows, outcomes = {}, {}
     for line in csv.DictReader(io.StringIO(expctl("accuracy", str(spec), "--format", "csv"))) if "published" in tree else []:
-        if line["section"] not in ["held_out", "seen", "corrected"]:
+        if line["section"] not in ["held_out", "seen", "corrected"] or cells[line["cell_id"]][0]["world_size"] > 1:
             continue
         if line["column"] == "outcome":
             outcomes[line["cell_id"]] = line
