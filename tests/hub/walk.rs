@@ -465,6 +465,6 @@ fn mistakes_end_with_code_2_and_help() {
         .stderr_has("is not in the cache");
     let named = walk.expctl(&["plan", "--model", "owner/tony"]).exits(2);
     named
-        .stderr_has("command line: `model: owner/tony`")
+        .stderr_has("--model: `model: owner/tony`")
         .stderr_has("has no model `owner/tony`");
 }
