@@ -133,7 +133,6 @@ cell_keys! {
             plain: |fsdp, cell| fsdp.plain(&cell.deciding()),
             stacks: TORCH,
             heeded: |cell| cell.world_size > 1 && cell.distributed == Distributed::Fsdp,
-            no_technique: "its defaults save most",
             acts: [torch("rank: 0, world_size: 2, distributed: fsdp", "{sharding_strategy: shard_grad_op}", &[Bytes])],
             nested: FsdpConfig::FACTS,
         }

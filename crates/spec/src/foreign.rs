@@ -25,7 +25,7 @@ const EVALUATED_ONCE: &str = "leave it out: our trainer has `eval_fraction`, the
                               plans of PyTorch's stack have the training's steps alone";
 
 /// The keys, each with the help of its error.
-const FOREIGN: [(&str, &str); 125] = [
+const FOREIGN: [(&str, &str); 124] = [
     // Of TRL's SFTConfig.
     ("dataset_text_field", TEXT_COLUMN),
     (
@@ -180,7 +180,6 @@ const FOREIGN: [(&str, &str); 125] = [
     ("evaluation_strategy", EVALUATED_ONCE),
     ("eval_steps", EVALUATED_ONCE),
     ("save_strategy", SAVED_ONCE),
-    ("save_steps", SAVED_ONCE),
     ("save_total_limit", SAVED_ONCE),
     ("neftune_noise_alpha", "NEFTune's noise is not planned"),
     ("label_smoothing_factor", "label smoothing is not planned"),

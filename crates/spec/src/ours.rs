@@ -288,7 +288,7 @@ mod tests {
                 Some("unsloth"),
                 "write `--set gradient_checkpointing=VALUE`",
             ),
-            ("dataset_name", Some("alpaca"), "write `--set data.path=alpaca`"),
+            ("dataset_name", Some("alpaca"), "write `--data alpaca`"),
             ("vram", Some("24"), "write `--gpu 24GB`, a size such as 24GB"),
             (
                 "quantization",
