@@ -46,9 +46,7 @@ impl Limit {
     pub(super) fn cell(&self) -> &Cell {
         &self.found.cell
     }
-}
 
-impl Limit {
     /// The value for people.
     fn shown(&self) -> String {
         match self.value.as_u64() {
@@ -60,24 +58,15 @@ impl Limit {
     /// What is set besides the key.
     fn settings(&self, key: &str) -> Vec<String> {
         let cell = self.cell();
-        let mut settings = Vec::new();
-        if key == "world_size" && cell.world_size > 1 {
-            settings.push("distributed: fsdp".to_owned());
-            settings.push(format!(
-                "gradient_accumulation_steps: {}",
-                cell.gradient_accumulation_steps
-            ));
-        }
-        let changes = changes(&self.found);
-        settings.retain(|setting| !changes.iter().any(|changed| key_of(changed) == key_of(setting)));
-        settings.extend(changes);
-        settings
+        let of_sharing = match key == "world_size" && cell.world_size > 1 {
+            true => &["distributed", "gradient_accumulation_steps"][..],
+            false => &[],
+        };
+        let is_changed = |key: &str| self.found.keys().any(|(changed, _)| *changed == key);
+        let unchanged = of_sharing.iter().filter(|key| !is_changed(key));
+        let unchanged = unchanged.map(|key| format!("{key}: {}", to_flow_yaml(&cell.value(key))));
+        unchanged.chain(changes(&self.found)).collect()
     }
-}
-
-/// The key of a setting such as `rank: 8`.
-fn key_of(setting: &str) -> &str {
-    setting.split_once(':').map_or(setting, |(key, _)| key)
 }
 
 impl From<Most> for Limit {

@@ -10,8 +10,7 @@ use base::text::format;
 use cell::Cell;
 use plan::advice::{self, changes};
 use plan::oom::{
-    AGREES, Agreement, Amount, Message, Moment, NoMessage, agreements, gpus_with, has_memory, lengths_of, nearest,
-    tensor,
+    Agreement, Amount, Message, Moment, NoMessage, agreements, gpus_with, has_memory, lengths_of, nearest, tensor,
 };
 use plan::{Options, Planner};
 use spec::{Study, StudyCell};
@@ -93,7 +92,7 @@ pub(super) fn explain(studies: &[Study], messages: &[Message], options: Options)
                 .moment
                 .map_or(f64::INFINITY, |moment| moment.difference(message).abs());
             (
-                difference >= AGREES,
+                !compared.moment.is_some_and(|moment| moment.agrees(message)),
                 other_gpu(&compared.study_cell.cell, message).is_some(),
                 difference,
             )
@@ -129,9 +128,7 @@ impl Compared<'_> {
     /// The answer in a sentence; then the message, the moment with what is held, what does not agree, and what fits.
     fn text(&self, messages: &[Message], message: &Message) -> anyhow::Result<String> {
         let cell = &self.study_cell.cell;
-        let agrees = self
-            .moment
-            .is_some_and(|moment| moment.difference(message).abs() < AGREES);
+        let agrees = self.moment.is_some_and(|moment| moment.agrees(message));
         let changes = match agrees {
             true => Vec::new(),
             false => agreements(self.planner, cell, message),
@@ -290,7 +287,7 @@ fn other_cells(others: &[Compared<'_>], message: &Message) -> String {
     for Compared { study_cell, moment, .. } in others.iter().take(MOST) {
         let found = match moment {
             None => "never asks for a segment of this size".to_owned(),
-            Some(moment) if moment.difference(message).abs() < AGREES => "has this moment, too".to_owned(),
+            Some(moment) if moment.agrees(message) => "has this moment, too".to_owned(),
             Some(moment) => format!("asks for as much with {} allocated", bytes(moment.allocated)),
         };
         text += &line(&format!(

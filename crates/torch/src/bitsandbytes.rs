@@ -126,9 +126,7 @@ impl Tape {
             release,
         }
     }
-}
 
-impl Tape {
     /// `state_dict()` of a model whose 8-bit weights are in tiles, by a release that lays them out by rows to save them.
     /// Returns the copies of the tiles that the layers are left with; the tiles are kept besides.
     pub(super) fn save_eight_bit(&self) -> Vec<Tensor<'_>> {
@@ -136,16 +134,26 @@ impl Tape {
         let (copies, rows): (Vec<_>, Vec<_>) = weights
             .iter()
             .map(|dims| {
-                let tiles = Layout::contiguous(&dims.map(|dim| dim.next_multiple_of(TILE)));
-                let copy = self.empty_as(tiles, Dtype::Int8, Category::Parameter);
-                let untiled = self.empty(dims, Dtype::Int8);
-                let rows = self.empty(dims, Dtype::Int8);
-                drop(untiled);
-                (copy, rows)
+                let copy = self.tiles(*dims);
+                (copy, self.undo_layout(dims))
             })
             .unzip();
         drop(rows);
         copies
+    }
+
+    /// An 8-bit weight of this shape in tiles.
+    fn tiles(&self, dims: [u32; 2]) -> Tensor<'_> {
+        let layout = Layout::contiguous(&dims.map(|dim| dim.next_multiple_of(TILE)));
+        self.empty_as(layout, Dtype::Int8, Category::Parameter)
+    }
+
+    /// The rows of an 8-bit weight that is in tiles (`undo_layout` in `autograd/_functions.py`).
+    fn undo_layout(&self, dims: &[u32]) -> Tensor<'_> {
+        let untiled = self.empty(dims, Dtype::Int8);
+        let rows = self.empty(dims, Dtype::Int8);
+        drop(untiled);
+        rows
     }
 }
 
@@ -298,10 +306,7 @@ impl<'t> EightBit<'t> {
             let scales = [rows, width].map(|count| tape.empty(&[count], Dtype::Float32));
             let quantised = [0, 1].map(|_| tape.empty(&[rows, width], Dtype::Int8));
             drop(half);
-            // `undo_layout` in `autograd/_functions.py`.
-            let untiled = tape.empty(&weight, Dtype::Int8);
-            let rows = tape.empty(&weight, Dtype::Int8);
-            drop(untiled);
+            let rows = tape.undo_layout(&weight);
             let dequantised = tape.empty(&weight, dtype);
             drop(rows);
             let this = tape.empty(&input, dtype);
@@ -327,10 +332,7 @@ impl<'t> EightBit<'t> {
         let quantised = tape.empty(&[rows, width], Dtype::Int8);
         drop((counts, half));
         // They take the place of the rows when the product is made.
-        let tiles = (!self.is_tiled.replace(true)).then(|| {
-            let layout = Layout::contiguous(&self.dims().map(|dim| dim.next_multiple_of(TILE)));
-            tape.empty_as(layout, Dtype::Int8, Category::Parameter)
-        });
+        let tiles = (!self.is_tiled.replace(true)).then(|| tape.tiles(self.dims()));
         let tiled = tape.empty(&[rows, width.next_multiple_of(TILE)], Dtype::Int8);
         let sums = tape.empty(&[rows, self.out_features.next_multiple_of(TILE)], Dtype::Int32);
         let half = tape.empty(&[rows, self.out_features], Dtype::Float16);

@@ -51,6 +51,16 @@ pub struct Entry {
     pub value: Node,
 }
 
+impl Entry {
+    /// The place of the key with its value.
+    pub fn place(&self) -> Place {
+        Place {
+            end: self.value.place.end.max(self.key.end),
+            ..self.key
+        }
+    }
+}
+
 impl Node {
     /// A map without keys.
     pub fn empty_map(place: Place) -> Self {

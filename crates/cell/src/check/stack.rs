@@ -251,20 +251,21 @@ impl Cell {
             let invalid = Invalid::new("torch.generation", "a classifier generates no text").with("task");
             found.add(invalid.help("leave the key out"));
         }
-        if let Some(steps) = self.max_steps().filter(|steps| *steps < generation.eval_steps) {
-            let message = format!("the training ends after {steps} steps");
-            let invalid = Invalid::new("torch.generation.eval_steps", message).with("max_steps");
-            found.add(invalid.help(format!("write {steps} or less")));
-        }
+        self.check_interval("torch.generation.eval_steps", generation.eval_steps, "", found);
     }
 
     /// The model is saved within the training.
     fn check_saves(&self, every: usize, found: &mut Found) {
         let key = "torch.save_steps";
         found.check(at_least(key, every, 1));
+        self.check_interval(key, every, ", or leave the key out", found);
+    }
+
+    /// What is done after every so many steps is done in the training. `or` is what may be done besides writing less.
+    fn check_interval(&self, key: &str, every: usize, or: &str, found: &mut Found) {
         if let Some(steps) = self.max_steps().filter(|steps| *steps < every) {
             let invalid = Invalid::new(key, format!("the training ends after {steps} steps")).with("max_steps");
-            found.add(invalid.help(format!("write {steps} or less, or leave the key out")));
+            found.add(invalid.help(format!("write {steps} or less{or}")));
         }
     }
 

@@ -11,10 +11,8 @@ use trace::{Event, Trace};
 
 use super::message::Message;
 use super::moment::{Moment, nearest, nearest_on_device};
+use super::tensor::roots;
 use crate::Planner;
-
-/// A plan and a message agree if their blocks in use differ by less than this share.
-pub const AGREES: f64 = 0.03;
 
 /// Other values of keys with which a plan agrees with a message.
 #[derive(Debug, Clone, PartialEq)]
@@ -131,8 +129,7 @@ impl Search<'_> {
     fn agreement(&self, cell: &Cell, (key, value): (&'static str, Value)) -> Option<Agreement> {
         let cell = changed(cell, key, &value)?;
         let moment = nearest(self.planner, &cell, self.message).ok()??;
-        let agrees = moment.difference(self.message).abs() < AGREES;
-        agrees.then(|| Agreement {
+        moment.agrees(self.message).then(|| Agreement {
             changes: vec![(key, value)],
             between: None,
             cell,
@@ -225,7 +222,7 @@ impl Search<'_> {
                 false => to = middle - 1,
             }
         }
-        best.filter(|best| best.moment.difference(self.message).abs() < AGREES)
+        best.filter(|best| best.moment.agrees(self.message))
     }
 }
 
@@ -263,8 +260,7 @@ fn scaled(bytes: u64, own: u64, is_length: bool, asked: &RangeInclusive<u64>) ->
     }
     if is_length && divides(own * own) {
         let each = bytes / (own * own);
-        let [least, most] = [asked.start().div_ceil(each), asked.end() / each];
-        let range = [least.saturating_sub(1).isqrt() + 1, most.isqrt()];
+        let range = roots([asked.start().div_ceil(each), asked.end() / each]);
         ranges.extend((range[0] <= range[1]).then_some(range));
     }
     ranges

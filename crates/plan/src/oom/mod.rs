@@ -8,7 +8,7 @@ mod message;
 mod moment;
 mod tensor;
 
-pub use agreement::{AGREES, Agreement, agreements};
+pub use agreement::{Agreement, agreements};
 pub use compatible::{OfLengths, Tensor, compatible, lengths, lengths_of};
 pub use device::{gpus_with, has_memory};
 pub use message::{Amount, Message, NoMessage};

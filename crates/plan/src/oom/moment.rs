@@ -28,7 +28,15 @@ pub struct Moment {
     pub of_loss: u64,
 }
 
+/// A plan and a message agree if their blocks in use differ by less than this share.
+const AGREES: f64 = 0.03;
+
 impl Moment {
+    /// True if about as much is in use as the message says.
+    pub fn agrees(&self, message: &Message) -> bool {
+        self.difference(message).abs() < AGREES
+    }
+
     /// The difference between its blocks in use and the message's, as a share of the message's; 0 if that tells none.
     pub fn difference(&self, message: &Message) -> f64 {
         message.allocated.map_or(0.0, |allocated| {

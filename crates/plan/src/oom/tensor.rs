@@ -98,10 +98,7 @@ impl Kind {
     pub fn lengths(&self, batch: u64, [least, most]: [u64; 2]) -> Option<[u64; 2]> {
         let [from, to] = match self.size {
             Size::OfTokens(columns) => [least.div_ceil(batch * columns), most / (batch * columns)],
-            Size::OfPairs(heads) => {
-                let [least, most] = [least.div_ceil(batch * heads), most / (batch * heads)];
-                [least.saturating_sub(1).isqrt() + 1, most.isqrt()]
-            }
+            Size::OfPairs(heads) => roots([least.div_ceil(batch * heads), most / (batch * heads)]),
         };
         (from <= to).then_some([from, to])
     }
@@ -136,6 +133,11 @@ impl Kind {
             }
         }
     }
+}
+
+/// The least and the largest number whose square lies within a range.
+pub(super) fn roots([least, most]: [u64; 2]) -> [u64; 2] {
+    [least.saturating_sub(1).isqrt() + 1, most.isqrt()]
 }
 
 /// What a moment asks for, in the words of a model: `the logits in float32, 1 × 4,096 tokens over 128,256`.

@@ -372,10 +372,7 @@ impl Fields {
     /// The place of a field; of the type of the processes for one that is left out.
     fn place(&self, field: &str) -> Place {
         let entry = self.written.get(field).or_else(|| self.written.get("distributed_type"));
-        entry.map_or(self.beginning, |entry| Place {
-            end: entry.value.place.end.max(entry.key.end),
-            ..entry.key
-        })
+        entry.map_or(self.beginning, Entry::place)
     }
 
     fn mistake(&self, field: &str, mistake: Mistake) -> Diagnostic {

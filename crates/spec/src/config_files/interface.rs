@@ -72,10 +72,7 @@ impl Text {
     pub(super) fn place(&self, field: &str) -> Place {
         let map = self.tree.as_ref().ok().and_then(Node::as_map);
         match map.and_then(|map| map.get(field)) {
-            Some(entry) => Place {
-                end: entry.value.place.end.max(entry.key.end),
-                ..entry.key
-            },
+            Some(entry) => entry.place(),
             None => Place {
                 source: self.source,
                 start: 0,
