@@ -54,8 +54,12 @@ enum Output {
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    // The page is the same in whatever order a shell lists the files.
+    let mut specs = args.specs;
+    specs.sort();
+    specs.dedup();
     let mut studies = Vec::new();
-    for path in &args.specs {
+    for path in &specs {
         let mut study = spec::load(path, &Overrides::default())?;
         fetch(&mut study, Purpose::Plan, |_| true)?;
         let dir = StudyDir::new(Path::new("results").join(&study.name));

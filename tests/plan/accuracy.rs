@@ -86,3 +86,20 @@ fn an_unknown_kind_of_evidence_is_an_error() {
     let output = project.expctl(&["validate", "spec.yaml"]).exits(2);
     output.stderr_has("published[0].evidence").stderr_has("held_out");
 }
+
+#[test]
+fn the_order_of_the_specs_does_not_matter() {
+    let project = Project::empty();
+    for name in ["a", "a_b"] {
+        let figure = figure("torch", 1, "");
+        project.write(
+            &format!("{name}.yaml"),
+            &format!("name: {name}\ndefaults: {{ model: tiny, stack: torch, max_steps: 3 }}\npublished:\n{figure}"),
+        );
+    }
+    let page = |specs: &[&str]| {
+        let output = project.expctl(&[&["accuracy"], specs, &["--format", "csv"]].concat());
+        output.exits(0).stdout
+    };
+    assert_eq!(page(&["a_b.yaml", "a.yaml", "a.yaml"]), page(&["a.yaml", "a_b.yaml"]));
+}
