@@ -6,7 +6,11 @@
 //!
 //! The first line is the device, in bytes, with the settings of `PYTORCH_CUDA_ALLOC_CONF`; each other line is a call. For each
 //! call it writes what the allocator counts afterwards, by the names of `torch.cuda.memory_stats`: `[current, peak]`. A malloc
-//! that fails has `"out_of_memory": true`, and its id stays free. `python/allocator/compare.py` compares it with PyTorch's own.
+//! that fails has `"out_of_memory": true`, and its id stays free.
+//!
+//! A malloc may have a `stream`, which is 0 else. `{"record_stream": {"id": 1}}` says that another one uses the memory, and
+//! `{"done_up_to": {"id": 1}}` that the others are done with all that was freed up to this; with everything: `"synchronize"`.
+//! `python/allocator/compare.py` compares it with PyTorch's own.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufWriter, Write, stdin, stdout};
@@ -19,9 +23,27 @@ use serde_json::{Value, json};
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Line {
-    Device { total: u64, taken: u64, settings: String },
-    Malloc { id: u64, bytes: u64 },
-    Free { id: u64 },
+    Device {
+        total: u64,
+        taken: u64,
+        settings: String,
+    },
+    Malloc {
+        id: u32,
+        bytes: u64,
+        #[serde(default)]
+        stream: u8,
+    },
+    Free {
+        id: u32,
+    },
+    RecordStream {
+        id: u32,
+    },
+    DoneUpTo {
+        id: u32,
+    },
+    Synchronize,
     EmptyCache,
     ResetPeaks,
 }
@@ -39,15 +61,25 @@ fn main() -> anyhow::Result<()> {
         let line = line?;
         let mut failed = false;
         match serde_json::from_str(&line).with_context(|| format!("line {number}: {line}"))? {
-            Line::Malloc { id, bytes } => match allocator.malloc(bytes) {
-                Ok(allocation) if !live.contains_key(&id) => drop(live.insert(id, allocation)),
-                Ok(_) => bail!("line {number}: {id} is in use"),
-                Err(_) => failed = true,
-            },
+            Line::Malloc { id, bytes, stream } => {
+                allocator.use_stream(stream);
+                match allocator.malloc(bytes) {
+                    Ok(allocation) if !live.contains_key(&id) => drop(live.insert(id, allocation)),
+                    Ok(_) => bail!("line {number}: {id} is in use"),
+                    Err(_) => failed = true,
+                }
+            }
             Line::Free { id } => allocator.free(
                 live.remove(&id)
                     .with_context(|| format!("line {number}: {id} is not in use"))?,
             ),
+            Line::RecordStream { id } => allocator.record_stream(
+                live.get(&id)
+                    .with_context(|| format!("line {number}: {id} is not in use"))?,
+                id,
+            ),
+            Line::DoneUpTo { id } => allocator.done_up_to(id),
+            Line::Synchronize => allocator.synchronize(),
             Line::EmptyCache => allocator.empty_cache(),
             Line::ResetPeaks => allocator.reset_peaks(),
             Line::Device { .. } => bail!("line {number}: there is one device"),
@@ -68,6 +100,7 @@ fn counts(allocator: &CachingAllocator, failed: bool) -> Value {
         "oversize_segments": both(stats.oversize_segments),
         "num_alloc_retries": stats.retries,
         "num_ooms": stats.out_of_memory,
+        "active_bytes": stats.all.allocated.current + allocator.awaited_bytes(),
         "out_of_memory": failed,
     })
 }

@@ -52,6 +52,11 @@ pub struct Block(u32);
 
 impl Block {
     /// The block's number.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The block's number, as a place in a list.
     pub fn index(self) -> usize {
         self.0 as usize
     }

@@ -1,12 +1,13 @@
 //! The allocator: how it takes and frees memory.
 
+use super::awaited::Awaited;
 use super::blocks::{Block, BlockId, Blocks, State};
 use super::device::DeviceMemory;
 use super::pool::Pools;
 use super::pool_kind::{PoolId, PoolKind};
 use super::rounding::{LARGEST_REQUEST, LARGEST_SMALL, SMALLEST_BLOCK, block_size};
 use super::settings::{Settings, TieBreak};
-use super::stats::{BlockChange, Stats};
+use super::stats::Stats;
 
 /// The allocator of one device.
 #[derive(Debug, Clone)]
@@ -17,6 +18,7 @@ pub struct CachingAllocator {
     pub(super) limit: Option<u64>,
     pub(super) blocks: Blocks,
     pub(super) pools: Pools,
+    pub(super) awaited: Awaited,
     /// The stream that blocks are taken for.
     stream: u8,
     /// The border of the addresses that were never in use.
@@ -54,6 +56,7 @@ impl CachingAllocator {
             limit: (fraction < 1.0).then_some((fraction * device.total as f64) as u64),
             blocks: Blocks::default(),
             pools: Pools::default(),
+            awaited: Awaited::default(),
             stream: 0,
             next_address: match settings.tie_break {
                 TieBreak::Age => 0,
@@ -108,7 +111,7 @@ impl CachingAllocator {
         let mut add = |size: u64| {
             let block = Block::segment(self.take_addresses(size, 1)?, size, pool);
             let id = self.blocks.add(block);
-            self.pools[pool].insert(id, &mut self.blocks[id]);
+            self.pools.insert(id, &mut self.blocks[id]);
             Some(())
         };
         match tie_break {
@@ -143,6 +146,7 @@ impl CachingAllocator {
         if bytes == 0 {
             return Ok(Allocation(None));
         }
+        self.free_done();
         let size = (bytes <= LARGEST_REQUEST).then(|| block_size(bytes, &self.settings.roundup_power2_divisions));
         let found = size.and_then(|size| Some((self.find(size)?, size)));
         let Some((id, size)) = found else {
@@ -160,10 +164,10 @@ impl CachingAllocator {
     /// A free block of at least `size` bytes, taken out of its pool.
     fn find(&mut self, size: u64) -> Option<BlockId> {
         let of = self.pool_of(size);
-        let collects = self.collects();
-        let pool = &mut self.pools[of];
-        pool.searches += u64::from(collects);
-        if let Some(id) = pool.take_best_fit(size, &self.blocks, &self.settings) {
+        if self.collects() {
+            self.pools.count_search(of.kind);
+        }
+        if let Some(id) = self.pools[of].take_best_fit(size, &self.blocks, &self.settings) {
             return Some(id);
         }
         self.collect_garbage();
@@ -172,6 +176,7 @@ impl CachingAllocator {
             id = self.reserve(size, of);
         }
         if id.is_none() {
+            // What the other streams are done with now goes back to the device, and is not looked at.
             self.empty_cache();
             self.stats.retries += 1;
             id = self.reserve(size, of);
@@ -186,7 +191,7 @@ impl CachingAllocator {
         let is_rest_kept = self.keeps_rest(pool, size, whole - size);
         if is_rest_kept {
             let rest = self.blocks.split(id, size);
-            self.pools[pool].insert(rest, &mut self.blocks[rest]);
+            self.pools.insert(rest, &mut self.blocks[rest]);
         }
         let block = &mut self.blocks[id];
         block.state = State::InUse;
@@ -202,16 +207,13 @@ impl CachingAllocator {
             (false, true) => (1, (whole - size) as i64),
             (true, false) => (-1, -(size as i64)),
         };
-        self.stats.change_blocks(
-            pool.kind,
-            BlockChange {
-                allocations: 1,
-                allocated: size as i64,
-                requested: bytes as i64,
-                inactive_splits: splits,
-                inactive_split: split,
-            },
-        );
+        self.stats.change(pool.kind, |stats| {
+            stats.allocations.add(1);
+            stats.allocated.add(size);
+            stats.requested.add(bytes);
+            stats.inactive_splits.change(splits);
+            stats.inactive_split.change(split);
+        });
         if self.is_oversize(size) {
             self.stats.oversize_allocations.add(1);
         }
@@ -228,6 +230,7 @@ impl CachingAllocator {
     /// A malloc of `bytes` bytes that are freed at once, which changes peaks alone. Gives the bytes of their block;
     /// `None`, and nothing has changed, where no free block will do or settings let the two calls change more.
     pub(super) fn malloc_and_free(&mut self, bytes: u64) -> Option<u64> {
+        self.free_done();
         let settings = &self.settings;
         let is_plain = !settings.expandable_segments && settings.max_split_size.is_none() && !self.collects();
         if !is_plain || bytes == 0 || bytes > LARGEST_REQUEST {
@@ -255,21 +258,39 @@ impl CachingAllocator {
         Some(taken)
     }
 
-    /// Bytes of a block in use.
-    pub(super) fn bytes_of(&self, allocation: &Allocation) -> u64 {
-        allocation.0.map_or(0, |id| self.blocks[id].size)
-    }
-
-    /// Gives memory back to its pool.
+    /// Gives memory back to its pool, at once or when the other streams that use it are done.
     pub fn free(&mut self, allocation: Allocation) {
         let Some(id) = allocation.0 else { return };
+        let block = &mut self.blocks[id];
+        let (pool, size) = (block.pool, block.size);
+        match block.other_use.take() {
+            Some(name) => {
+                block.state = State::Awaited;
+                self.awaited.push(id, name, size);
+            }
+            None => self.make_free(id),
+        }
+        if !self.counts_blocks {
+            return;
+        }
+        self.stats.change(pool.kind, |stats| {
+            stats.allocations.subtract(1);
+            stats.allocated.subtract(size);
+        });
+        if self.is_oversize(size) {
+            self.stats.oversize_allocations.subtract(1);
+        }
+    }
+
+    /// Gives a block that no stream uses back to its pool.
+    pub(super) fn make_free(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
         block.state = State::Free;
         let (pool, size, requested, expandable) = (block.pool, block.size, block.requested, block.expandable);
         let merged = self.merge_with_neighbours(id);
         let block = &mut self.blocks[id];
         let (whole, is_split) = (block.size, block.is_split());
-        self.pools[pool].insert(id, block);
+        self.pools.insert(id, block);
         if !self.counts_blocks {
             return;
         }
@@ -278,19 +299,11 @@ impl CachingAllocator {
             (false, true) => (1 - merged, size as i64),
             (false, false) => (-merged, -((whole - size) as i64)),
         };
-        self.stats.change_blocks(
-            pool.kind,
-            BlockChange {
-                allocations: -1,
-                allocated: -(size as i64),
-                requested: -(requested as i64),
-                inactive_splits: splits,
-                inactive_split: split,
-            },
-        );
-        if self.is_oversize(size) {
-            self.stats.oversize_allocations.subtract(1);
-        }
+        self.stats.change(pool.kind, |stats| {
+            stats.requested.subtract(requested);
+            stats.inactive_splits.change(splits);
+            stats.inactive_split.change(split);
+        });
     }
 
     /// Adds to a block that is in no pool its neighbours in the same state; how many.

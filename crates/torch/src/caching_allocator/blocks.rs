@@ -23,6 +23,8 @@ pub(super) struct Block {
     pub next: Option<BlockId>,
     pub pool: PoolId,
     pub state: State,
+    /// The name of its use by other streams, if they use it.
+    pub other_use: Option<u32>,
     /// True if its segment grows.
     pub expandable: bool,
 }
@@ -30,6 +32,8 @@ pub(super) struct Block {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     InUse,
+    /// Freed, and not free before the other streams that use it are done.
+    Awaited,
     Free,
     /// Addresses of a growing segment without memory.
     Unmapped,
@@ -47,6 +51,7 @@ impl Block {
             next: None,
             pool,
             state: State::Free,
+            other_use: None,
             expandable: false,
         }
     }

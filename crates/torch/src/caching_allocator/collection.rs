@@ -22,7 +22,7 @@ impl CachingAllocator {
             return;
         }
         let target = reserved - allowed;
-        let age = |id: BlockId| self.pools[self.blocks[id].pool].searches - self.blocks[id].free_since;
+        let age = |id: BlockId| self.pools.age(&self.blocks[id]);
         let mut whole: Vec<(BlockId, u64)> = self
             .pools
             .of_kind(PoolKind::Large)

@@ -34,7 +34,7 @@ impl CachingAllocator {
     /// The first block from which on `size` bytes of addresses are free, with memory or without; of a new segment where
     /// there is none.
     fn expandable(&mut self, size: u64, pool: PoolId) -> Option<BlockId> {
-        let is_free = |id: &BlockId| self.blocks[*id].state != State::InUse;
+        let is_free = |id: &BlockId| matches!(self.blocks[*id].state, State::Free | State::Unmapped);
         let found = self.pools[pool].unmapped().find_map(|unmapped| {
             let first = self.blocks[unmapped].previous.filter(is_free).unwrap_or(unmapped);
             let row = std::iter::successors(Some(first), |&id| self.blocks[id].next.filter(is_free));
@@ -72,7 +72,7 @@ impl CachingAllocator {
             ..Block::segment(self.take_addresses(length, page)?, length, pool)
         };
         let id = self.blocks.add(segment);
-        self.pools[pool].insert(id, &mut self.blocks[id]);
+        self.pools.insert(id, &mut self.blocks[id]);
         Some(id)
     }
 
@@ -87,11 +87,11 @@ impl CachingAllocator {
         self.pools[pool].remove(id, &self.blocks[id]);
         if mapped < self.blocks[id].size {
             let rest = self.blocks.split(id, mapped);
-            self.pools[pool].insert(rest, &mut self.blocks[rest]);
+            self.pools.insert(rest, &mut self.blocks[rest]);
         }
         self.blocks[id].state = State::Free;
         self.merge_with_neighbours(id);
-        self.pools[pool].insert(id, &mut self.blocks[id]);
+        self.pools.insert(id, &mut self.blocks[id]);
         self.stats.change(pool.kind, |stats| stats.reserved.add(mapped));
         self.device_calls += 1;
         Some(())
@@ -111,16 +111,16 @@ impl CachingAllocator {
         let mut unmapped = id;
         if self.blocks[id].address < first {
             unmapped = self.blocks.split(id, first - self.blocks[id].address);
-            self.pools[pool].insert(id, &mut self.blocks[id]);
+            self.pools.insert(id, &mut self.blocks[id]);
         }
         if last - first < self.blocks[unmapped].size {
             let behind = self.blocks.split(unmapped, last - first);
-            self.pools[pool].insert(behind, &mut self.blocks[behind]);
+            self.pools.insert(behind, &mut self.blocks[behind]);
         }
         self.blocks[unmapped].state = State::Unmapped;
         self.merge_with_neighbours(unmapped);
         if self.blocks[unmapped].is_split() {
-            self.pools[pool].insert(unmapped, &mut self.blocks[unmapped]);
+            self.pools.insert(unmapped, &mut self.blocks[unmapped]);
         } else {
             self.blocks.remove(unmapped);
         }

@@ -11,7 +11,6 @@ use rayon::prelude::*;
 use trace::Phase;
 use trace::{Event, Occurrence, Section, Trace};
 
-use super::other_streams::OtherStreams;
 use super::pool_kind::PoolKind;
 use super::rounding::block_size;
 use super::{Allocation, CachingAllocator, DeviceMemory, Settings};
@@ -56,33 +55,25 @@ fn ends_load(event: &Event) -> bool {
 fn play<'e>(allocator: &mut CachingAllocator, events: impl Iterator<Item = &'e Event>, blocks: usize) -> Option<()> {
     let mut allocations: Vec<Option<Allocation>> = Vec::new();
     allocations.resize_with(blocks, || None);
-    let mut other_streams = OtherStreams::default();
     for event in events {
         match *event {
             Event::Alloc { block, bytes, category } if category.is_tensor() => {
-                let taken = allocator.malloc(bytes).or_else(|_| {
-                    other_streams.freed().for_each(|freed| allocator.free(freed));
-                    allocator.malloc(bytes)
-                });
-                allocations[block.index()] = Some(taken.ok()?);
+                allocations[block.index()] = Some(allocator.malloc(bytes).ok()?);
             }
             Event::Free { block } => {
-                let Some(allocation) = allocations[block.index()].take() else {
-                    continue;
-                };
-                match other_streams.has(block) {
-                    true => other_streams.keep(block, allocation),
-                    false => allocator.free(allocation),
+                if let Some(allocation) = allocations[block.index()].take() {
+                    allocator.free(allocation);
                 }
             }
-            Event::RecordStream { block } => other_streams.record(block),
-            Event::Await { block } => other_streams.done_up_to(block).for_each(|freed| allocator.free(freed)),
-            Event::Synchronize => other_streams.done().for_each(|freed| allocator.free(freed)),
-            Event::Stream(stream) => allocator.use_stream(stream),
-            Event::EmptyCache => {
-                other_streams.freed().for_each(|freed| allocator.free(freed));
-                allocator.empty_cache();
+            Event::RecordStream { block } => {
+                if let Some(allocation) = &allocations[block.index()] {
+                    allocator.record_stream(allocation, block.number());
+                }
             }
+            Event::Await { block } => allocator.done_up_to(block.number()),
+            Event::Synchronize => allocator.synchronize(),
+            Event::Stream(stream) => allocator.use_stream(stream),
+            Event::EmptyCache => allocator.empty_cache(),
             _ => {}
         }
     }
@@ -155,11 +146,11 @@ impl Calls {
     }
 }
 
-/// The calls of training for each pool; `None` if the cache is returned on the way, or streams have pools of their own.
+/// The calls of training for each pool; `None` if the cache is returned on the way, or several streams use
+/// what is allocated.
 fn calls_of_pools(trace: &Trace, settings: &Settings) -> Option<[Calls; 2]> {
     let mut pools = [Calls::default(), Calls::default()];
     let mut places: Vec<Option<(PoolKind, u32)>> = vec![None; trace.blocks()];
-    let mut other_streams = OtherStreams::default();
     let mut is_load = true;
     let mut last_repeat: Option<usize> = None;
     for (number, Section { passes, occurrence }) in trace.sections().enumerate() {
@@ -187,21 +178,11 @@ fn calls_of_pools(trace: &Trace, settings: &Settings) -> Option<[Calls; 2]> {
                     places[block.index()] = Some((pool, pools[pool as usize].malloc(bytes)));
                 }
                 Event::Free { block } => {
-                    let Some((pool, place)) = places[block.index()].take() else {
-                        continue;
-                    };
-                    match other_streams.has(block) {
-                        true => other_streams.keep(block, (pool, place)),
-                        false => pools[pool as usize].free(place),
-                    }
-                }
-                Event::RecordStream { block } => other_streams.record(block),
-                Event::Synchronize => {
-                    for (pool, place) in other_streams.done() {
+                    if let Some((pool, place)) = places[block.index()].take() {
                         pools[pool as usize].free(place);
                     }
                 }
-                Event::EmptyCache | Event::Stream(_) | Event::Await { .. } => return None,
+                Event::EmptyCache | Event::Stream(_) | Event::RecordStream { .. } => return None,
                 _ => {}
             }
         }

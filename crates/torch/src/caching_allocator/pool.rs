@@ -10,28 +10,53 @@ use super::settings::Settings;
 
 /// The pools of each stream that has been used: the small one, then the large one.
 #[derive(Debug, Clone)]
-pub(super) struct Pools(Vec<[Pool; 2]>);
+pub(super) struct Pools {
+    of_streams: Vec<[Pool; 2]>,
+    /// How often a pool of each kind was searched: the clock of ages.
+    searches: [u64; 2],
+}
 
 impl Default for Pools {
     fn default() -> Self {
-        Self(vec![Default::default()])
+        Self {
+            of_streams: vec![Default::default()],
+            searches: [0; 2],
+        }
     }
 }
 
 impl Pools {
     /// Makes the pools of a stream, if there are none.
     pub(super) fn open(&mut self, stream: u8) {
-        let streams = self.0.len().max(usize::from(stream) + 1);
-        self.0.resize_with(streams, Default::default);
+        let streams = self.of_streams.len().max(usize::from(stream) + 1);
+        self.of_streams.resize_with(streams, Default::default);
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Pool> {
-        self.0.iter().flatten()
+        self.of_streams.iter().flatten()
     }
 
     /// The pools of a kind, stream by stream.
     pub(super) fn of_kind(&self, kind: PoolKind) -> impl Iterator<Item = &Pool> {
-        self.0.iter().map(move |pools| &pools[kind as usize])
+        self.of_streams.iter().map(move |pools| &pools[kind as usize])
+    }
+
+    /// Counts a search.
+    pub(super) fn count_search(&mut self, kind: PoolKind) {
+        self.searches[kind as usize] += 1;
+    }
+
+    /// Searches since the block became free.
+    pub(super) fn age(&self, block: &Block) -> u64 {
+        self.searches[block.pool.kind as usize] - block.free_since
+    }
+
+    /// Adds a block that is free, or addresses without memory.
+    pub(super) fn insert(&mut self, id: BlockId, block: &mut Block) {
+        if block.state == State::Free {
+            block.free_since = self.searches[block.pool.kind as usize];
+        }
+        self[block.pool].insert(id, block);
     }
 }
 
@@ -39,13 +64,13 @@ impl Index<PoolId> for Pools {
     type Output = Pool;
 
     fn index(&self, id: PoolId) -> &Pool {
-        &self.0[usize::from(id.stream)][id.kind as usize]
+        &self.of_streams[usize::from(id.stream)][id.kind as usize]
     }
 }
 
 impl IndexMut<PoolId> for Pools {
     fn index_mut(&mut self, id: PoolId) -> &mut Pool {
-        &mut self.0[usize::from(id.stream)][id.kind as usize]
+        &mut self.of_streams[usize::from(id.stream)][id.kind as usize]
     }
 }
 
@@ -55,18 +80,13 @@ pub(super) struct Pool {
     pub free: FreeBlocks,
     /// Addresses of growing segments without memory, in order.
     unmapped: BTreeSet<(u64, BlockId)>,
-    /// How often it was searched.
-    pub searches: u64,
 }
 
 impl Pool {
-    pub(super) fn insert(&mut self, id: BlockId, block: &mut Block) {
+    fn insert(&mut self, id: BlockId, block: &Block) {
         match block.state {
             State::Unmapped => drop(self.unmapped.insert((block.address, id))),
-            _ => {
-                block.free_since = self.searches;
-                self.free.insert(block.size, block.address, id);
-            }
+            _ => self.free.insert(block.size, block.address, id),
         }
     }
 
@@ -145,7 +165,7 @@ mod tests {
         let (mut pool, mut blocks) = (Pool::default(), Blocks::default());
         for (&size, address) in sizes.iter().zip((0..).step_by(1 << 40)) {
             let id = blocks.add(Block::segment(address, size * MIB, LARGE));
-            pool.insert(id, &mut blocks[id]);
+            pool.insert(id, &blocks[id]);
         }
         (pool, blocks)
     }

@@ -5,7 +5,6 @@ use std::ops::Range;
 use trace::{ByCategory, ByPhase, Module, Phase};
 use trace::{Event, LiveTensors, Mean, Occurrence, Trace};
 
-use super::other_streams::OtherStreams;
 use super::{Allocation, CachingAllocator, DeviceMemory, OutOfMemory, Settings, Stats};
 
 /// Memory held of the device over a trace.
@@ -117,9 +116,6 @@ struct Replay {
     allocator: CachingAllocator,
     /// The blocks in use.
     blocks: Vec<Option<Allocation>>,
-    /// Blocks that other streams use: freed, they are no longer allocated, and still reserved.
-    other_streams: OtherStreams<Allocation>,
-    awaited_bytes: u64,
     live: LiveTensors,
     reserved: Reserved,
     phase: Phase,
@@ -143,8 +139,6 @@ impl Replay {
         Self {
             allocator: CachingAllocator::new(settings, device),
             blocks: std::iter::repeat_with(|| None).take(blocks).collect(),
-            other_streams: OtherStreams::default(),
-            awaited_bytes: 0,
             live: LiveTensors::new(blocks),
             moment: reserved.peak.moment,
             phase: Phase::Idle,
@@ -178,7 +172,7 @@ impl Replay {
         };
         let (noted, phase) = (&mut self.reserved, self.phase);
         let stats = &self.allocator.stats().all;
-        let allocated = stats.allocated.current - self.awaited_bytes + taken;
+        let allocated = stats.allocated.current + taken;
         if phase != Phase::Load && allocated > noted.allocated_peak.bytes {
             return false;
         }
@@ -196,14 +190,7 @@ impl Replay {
                 if !category.is_tensor() {
                     return true;
                 }
-                let mut taken = allocator.malloc(bytes);
-                if taken.is_err() && self.awaited_bytes > 0 {
-                    // It waits for the other streams before it gives up.
-                    allocator.stats.out_of_memory -= 1;
-                    self.free_awaited();
-                    taken = self.allocator.malloc(bytes);
-                }
-                match taken {
+                match allocator.malloc(bytes) {
                     Ok(allocation) => self.blocks[block.index()] = Some(allocation),
                     Err(error) => {
                         let moment = self.moment;
@@ -214,29 +201,17 @@ impl Replay {
                 self.update();
             }
             Event::Free { block } => {
-                let Some(allocation) = self.blocks[block.index()].take() else {
-                    return true;
-                };
-                if self.other_streams.has(block) {
-                    self.awaited_bytes += allocator.bytes_of(&allocation);
-                    self.other_streams.keep(block, allocation);
-                } else {
+                if let Some(allocation) = self.blocks[block.index()].take() {
                     allocator.free(allocation);
                 }
             }
-            Event::RecordStream { block } => self.other_streams.record(block),
-            Event::Await { block } => {
-                for allocation in self.other_streams.done_up_to(block) {
-                    self.awaited_bytes -= allocator.bytes_of(&allocation);
-                    allocator.free(allocation);
+            Event::RecordStream { block } => {
+                if let Some(allocation) = &self.blocks[block.index()] {
+                    allocator.record_stream(allocation, block.number());
                 }
             }
-            Event::Synchronize => {
-                self.awaited_bytes = 0;
-                self.other_streams
-                    .done()
-                    .for_each(|allocation| allocator.free(allocation));
-            }
+            Event::Await { block } => allocator.done_up_to(block.number()),
+            Event::Synchronize => allocator.synchronize(),
             Event::Stream(stream) => allocator.use_stream(stream),
             Event::Phase(next) => {
                 if self.phase == Phase::Load {
@@ -251,8 +226,7 @@ impl Replay {
             Event::Module(module) => self.moment.module = Some(module),
             Event::Step(step) => self.moment.step = step,
             Event::EmptyCache => {
-                self.free_awaited();
-                self.allocator.empty_cache();
+                allocator.empty_cache();
             }
             Event::StepEnd => {
                 let stats = &allocator.stats().all;
@@ -269,19 +243,11 @@ impl Replay {
         true
     }
 
-    /// Waits for the other streams with all that is freed.
-    fn free_awaited(&mut self) {
-        self.awaited_bytes = 0;
-        for allocation in self.other_streams.freed() {
-            self.allocator.free(allocation);
-        }
-    }
-
     /// Notes what the allocator holds.
     fn update(&mut self) {
         let (noted, phase, moment) = (&mut self.reserved, self.phase, self.moment);
         let stats = &self.allocator.stats().all;
-        let (reserved, allocated) = (stats.reserved.current, stats.allocated.current - self.awaited_bytes);
+        let (reserved, allocated) = (stats.reserved.current, stats.allocated.current);
         noted.in_phase[phase] = noted.in_phase[phase].max(reserved);
         noted.allocated_in_phase[phase] = noted.allocated_in_phase[phase].max(allocated);
         if phase == Phase::Load {

@@ -97,8 +97,11 @@ impl CachingAllocator {
         released >= enough
     }
 
-    /// Releases everything that is free and not needed for what is in use (`torch.cuda.empty_cache`).
+    /// Waits for the other streams, then releases everything that is free and not needed for what is in use
+    /// (`torch.cuda.empty_cache`).
     pub fn empty_cache(&mut self) {
+        self.synchronize();
+        self.free_done();
         for kind in [PoolKind::Large, PoolKind::Small] {
             let free: Vec<BlockId> = self.pools.of_kind(kind).flat_map(|pool| pool.free.iter()).collect();
             for id in free {

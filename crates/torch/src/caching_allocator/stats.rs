@@ -21,7 +21,8 @@ impl Amount {
         self.current -= amount;
     }
 
-    fn change(&mut self, by: i64) {
+    #[inline]
+    pub(super) fn change(&mut self, by: i64) {
         debug_assert!(self.current.checked_add_signed(by).is_some());
         self.current = self.current.wrapping_add_signed(by);
         self.peak = self.peak.max(self.current);
@@ -33,15 +34,15 @@ impl Amount {
     }
 }
 
-/// Amounts of a pool, or of both. Each peak has an instant of its own. With one stream a freed block is free at once,
-/// so PyTorch's active bytes are the allocated ones.
+/// Amounts of a pool, or of both. Each peak has an instant of its own. PyTorch's active bytes are the allocated ones and those
+/// that [wait for other streams](super::CachingAllocator::awaited_bytes).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// Blocks in use.
     pub allocations: Amount,
     /// Their bytes, including losses to rounding and to blocks that are not split.
     pub allocated: Amount,
-    /// Their requested bytes.
+    /// The requested bytes of these and of those that wait for other streams.
     pub requested: Amount,
     /// Segments allocated by CUDA, without those that grow.
     pub segments: Amount,
@@ -51,26 +52,6 @@ pub struct PoolStats {
     pub inactive_splits: Amount,
     /// Their bytes.
     pub inactive_split: Amount,
-}
-
-/// The changes of a pool's amounts by a block that is taken or freed.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct BlockChange {
-    pub(super) allocations: i64,
-    pub(super) allocated: i64,
-    pub(super) requested: i64,
-    pub(super) inactive_splits: i64,
-    pub(super) inactive_split: i64,
-}
-
-impl PoolStats {
-    fn change_blocks(&mut self, by: BlockChange) {
-        self.allocations.change(by.allocations);
-        self.allocated.change(by.allocated);
-        self.requested.change(by.requested);
-        self.inactive_splits.change(by.inactive_splits);
-        self.inactive_split.change(by.inactive_split);
-    }
 }
 
 /// The allocator's counts.
@@ -109,12 +90,6 @@ impl Stats {
         }
         self.oversize_allocations.peak = self.oversize_allocations.current;
         self.oversize_segments.peak = self.oversize_segments.current;
-    }
-
-    /// Changes what is in use of a pool, and with it that of both.
-    pub(super) fn change_blocks(&mut self, pool: PoolKind, by: BlockChange) {
-        self.all.change_blocks(by);
-        self.of(pool).change_blocks(by);
     }
 
     fn of(&mut self, pool: PoolKind) -> &mut PoolStats {

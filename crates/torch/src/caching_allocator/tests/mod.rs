@@ -1,5 +1,6 @@
 mod naive;
 mod random;
+mod streams;
 
 use super::pool_kind::{PoolId, PoolKind};
 use super::*;
