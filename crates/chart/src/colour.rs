@@ -91,6 +91,7 @@ impl Colour {
 
 #[cfg(test)]
 mod tests {
+    use super::super::heat_map::STRONGEST;
     use super::*;
 
     type Linear = [f64; 3];
@@ -199,6 +200,19 @@ mod tests {
         for (light, dark) in PALETTE {
             let least = contrast(light, page.0).min(contrast(dark, page.1));
             assert!(least >= 3.0, "{light:?} and {dark:?}: {least}");
+        }
+    }
+
+    #[test]
+    fn letters_stand_out_from_a_heat_map() {
+        let mixed = |RGBColor(r, g, b), RGBColor(x, y, z)| {
+            let mix = |a, b| (f64::from(b) + STRONGEST * (f64::from(a) - f64::from(b))) as u8;
+            RGBColor(mix(r, x), mix(g, y), mix(b, z))
+        };
+        let [page, text, ..] = PAGE;
+        for (light, dark) in PALETTE {
+            let least = contrast(text.0, mixed(light, page.0)).min(contrast(text.1, mixed(dark, page.1)));
+            assert!(least >= 4.5, "{light:?} and {dark:?}: {least}");
         }
     }
 

@@ -4,7 +4,7 @@ use trace::Category;
 
 use super::text::text_width;
 use super::theme::WIDTH;
-use super::{Bar, Bars, Colour, Growth, Part, Point, Row, Sample, Scatter, Series, StackedArea};
+use super::{Bar, Bars, Colour, Growth, HeatMap, Part, Point, Row, Sample, Scatter, Series, Square, StackedArea};
 
 const LONG: &str = "allocator.env.PYTORCH_CUDA_ALLOC_CONF unset → expandable_segments:True,max_split_size_mb:64";
 
@@ -105,11 +105,38 @@ fn area(name: &str) -> StackedArea {
     }
 }
 
+fn heat_map(name: &str) -> HeatMap {
+    let square = |colour, strength: f64| Square {
+        colour,
+        strength,
+        lines: vec![format!("{strength}"), "weights".into()],
+        says: format!("{name}: {strength}"),
+    };
+    HeatMap {
+        title: "Heat map".into(),
+        subtitle: "The stronger, the more.".into(),
+        x_title: "world_size".into(),
+        legend: vec![("fits".into(), Colour::Less), ("does not fit".into(), Colour::More)],
+        columns: ["1", "2", "64"].map(String::from).to_vec(),
+        rows: vec![
+            (
+                name.into(),
+                vec![Some(square(Colour::More, 0.5)), Some(square(Colour::Less, 1.0)), None],
+            ),
+            (
+                "other".into(),
+                vec![None, Some(square(Colour::Less, 0.0)), Some(square(Colour::More, 1.0))],
+            ),
+        ],
+    }
+}
+
 #[test]
 fn each_kind_is_drawn() {
     insta::assert_snapshot!("bars", bars("rank 4").draw().unwrap());
     insta::assert_snapshot!("scatter", scatter(&["rank 4".into(), "rank 8".into()]).draw().unwrap());
     insta::assert_snapshot!("growth", growth("rank").draw().unwrap());
+    insta::assert_snapshot!("heat_map", heat_map("7B").draw().unwrap());
     insta::assert_snapshot!("area", area("step 2").draw().unwrap());
 }
 
@@ -158,6 +185,7 @@ fn no_text_is_cut_or_covers_another() {
         scatter(&few).draw(),
         scatter(&many).draw(),
         growth(LONG).draw(),
+        heat_map(LONG).draw(),
         area(&LONG.repeat(4)).draw(),
     ];
     for svg in charts.map(Result::unwrap) {
@@ -203,6 +231,7 @@ fn text_of_users_cannot_leave_its_element() {
         bars(evil).draw(),
         scatter(&[evil.into(), evil.into()]).draw(),
         growth(evil).draw(),
+        heat_map(evil).draw(),
         area(evil).draw(),
     ] {
         let svg = svg.unwrap();

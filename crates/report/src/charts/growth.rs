@@ -96,7 +96,7 @@ fn sample(view: &View<'_>, group: &Group, over: &str, columns: &[&str], name: St
 }
 
 /// A group's place on an axis that is a quantity.
-fn quantity(view: &View<'_>, group: &Group, axis: &str) -> Option<f64> {
+pub(super) fn quantity(view: &View<'_>, group: &Group, axis: &str) -> Option<f64> {
     if axis == MODEL {
         return Some(view.value(group, "parameter_count")? / 1e6);
     }

@@ -4,6 +4,7 @@ mod allocator;
 mod categories;
 mod draw;
 mod growth;
+mod heat_map;
 mod scatter;
 #[cfg(test)]
 mod testing;

@@ -1,10 +1,11 @@
 //! The choice of charts: each shows what varies, or says why there is nothing to draw.
 
 use base::text::format::ByteUnit;
+use chart::Colour;
 
 use super::testing::study;
 use super::view::View;
-use super::{allocator, categories, growth, scatter, waterfall};
+use super::{allocator, categories, growth, heat_map, scatter, waterfall};
 use crate::group::Group;
 use crate::labels::Labels;
 use crate::speeds::speeds;
@@ -245,4 +246,57 @@ fn noisy_speeds_are_not_drawn() {
         drawn("0.2").unwrap_err(),
         "Speeds are not to be compared: the steps or the repeats of a configuration differ by up to 20.0%."
     );
+}
+
+/// Plans of two models on some numbers of GPUs, each with the share of its budget that it needs.
+fn shares(cells: &[(&'static str, &'static str, &'static str, &'static str)]) -> Vec<Group> {
+    let row = |&(model, world_size, needed, verdict)| {
+        vec![
+            ("model", model),
+            ("world_size", world_size),
+            ("predicted_needed_bytes", needed),
+            ("predicted_budget_bytes", MIB_200),
+            ("predicted_verdict", verdict),
+            ("predicted_allocated_peak_parameter_bytes", "10"),
+            ("predicted_allocated_peak_optimizer_state_bytes", "20"),
+        ]
+    };
+    let rows: Vec<_> = cells.iter().map(row).collect();
+    study(&rows, &["model", "world_size"])
+}
+
+#[test]
+fn a_heat_map_has_a_square_for_each_plan() {
+    let groups = shares(&[
+        ("large", "2", MIB_300, "oversize"),
+        ("large", "16", MIB_100, "fits"),
+        ("small", "16", MIB_100, "fits"),
+    ]);
+    let axes = axes(&["model", "world_size"]);
+    let map = heat_map::heat_map(&view(&groups, &axes)).unwrap();
+    assert_eq!(
+        (&map.columns[..], &*map.x_title),
+        (&["2".to_owned(), "16".to_owned()][..], "world_size")
+    );
+    let lines = |at: usize| {
+        let squares = map.rows[at].1.iter();
+        squares
+            .map(|square| square.as_ref().map(|square| square.lines.join(" ")))
+            .collect::<Vec<_>>()
+    };
+    let said = |text: &str| Some(text.to_owned());
+    assert_eq!(lines(0), [said("150% states"), said("50% states")]);
+    assert_eq!(lines(1), [None, said("50% states")]);
+    let colours: Vec<Colour> = map.rows[0].1.iter().flatten().map(|square| square.colour).collect();
+    assert_eq!(colours, [Colour::More, Colour::Less]);
+}
+
+#[test]
+fn a_heat_map_needs_budgets_and_two_axes() {
+    let (groups, names) = (allocators(), axes(&["allocator.backend"]));
+    let reason = heat_map::heat_map(&view(&groups, &names)).unwrap_err();
+    assert_eq!(reason, "no cell has a budget");
+    let groups = shares(&[("one", "2", MIB_300, "oversize"), ("one", "4", MIB_100, "fits")]);
+    let reason = heat_map::heat_map(&view(&groups, &axes(&["model", "world_size"]))).unwrap_err();
+    assert_eq!(reason, "only one axis varies");
 }

@@ -1,0 +1,128 @@
+//! A heat map: squares in rows and columns, each with a colour, a strength and a few words.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
+
+use super::canvas::{self, Canvas, Head, LINE, write, write_lines};
+use super::colour::{Colour, MUTED, TEXT};
+use super::error::ChartError;
+use super::hit::Hit;
+use super::legend::{Legend, Mark};
+use super::text::{text_width, wrapped};
+use super::theme::{LETTERS, MARGIN, WIDTH};
+
+/// A square.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Square {
+    /// The colour, which the legend explains.
+    pub colour: Colour,
+    /// How strong the colour is, from 0 to 1.
+    pub strength: f64,
+    /// The lines in it.
+    pub lines: Vec<String>,
+    /// The text that it says when it is pointed at.
+    pub says: String,
+}
+
+/// Squares in rows and columns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HeatMap {
+    /// The chart's title.
+    pub title: String,
+    /// The line below the title.
+    pub subtitle: String,
+    /// The name of what the columns differ in.
+    pub x_title: String,
+    /// The names of the colours.
+    pub legend: Vec<(String, Colour)>,
+    /// The names of the columns, from the left.
+    pub columns: Vec<String>,
+    /// The rows from above: a name, and a square for each column that has one.
+    pub rows: Vec<(String, Vec<Option<Square>>)>,
+}
+
+/// Space between two squares, and above and below their lines.
+const GAP: i32 = 2;
+const PADDING: i32 = 4;
+/// Space between a name and its row.
+const SPACE: i32 = 10;
+/// The widest name of a row, in pixels. Longer ones have several lines.
+const WIDEST: i32 = 260;
+/// The opacity of a colour of no strength, and what a strength of 1 adds: letters stand out from both.
+const FAINTEST: f64 = 0.06;
+pub(super) const STRONGEST: f64 = 0.42;
+
+impl HeatMap {
+    /// The chart as SVG.
+    ///
+    /// # Errors
+    /// plotters cannot draw it.
+    pub fn draw(&self) -> Result<String, ChartError> {
+        let entries = self.legend.iter().map(|(name, colour)| (name.clone(), colour.light()));
+        let head = Head::new(
+            &self.title,
+            &self.subtitle,
+            Legend::new(entries.collect(), Mark::Square, 20),
+        );
+        let names: Vec<Vec<String>> = self
+            .rows
+            .iter()
+            .map(|(name, _)| wrapped(name, LETTERS, WIDEST))
+            .collect();
+        let widest = names.iter().flatten().map(|line| text_width(line, LETTERS)).max();
+        let left = MARGIN + widest.unwrap_or(0) + SPACE;
+        let width = (WIDTH - MARGIN - left) / self.columns.len().max(1) as i32;
+        let fitted = |text: &String| wrapped(text, LETTERS, width - GAP);
+        let columns: Vec<Vec<String>> = self.columns.iter().map(fitted).collect();
+        let column_lines = columns.iter().map(Vec::len).max().unwrap_or(0) as i32;
+        let heights: Vec<i32> = self
+            .rows
+            .iter()
+            .zip(&names)
+            .map(|((_, squares), name)| {
+                let lines = squares.iter().flatten().map(|square| square.lines.len()).max();
+                lines.unwrap_or(0).max(name.len()) as i32 * LINE + 2 * PADDING + GAP
+            })
+            .collect();
+        let top = head.height() + (1 + column_lines) * LINE + 2 * PADDING;
+        let bottom = top + heights.iter().sum::<i32>() + 2 * PADDING;
+        canvas::draw(&head, bottom - head.height(), |canvas| {
+            let title_y = head.height() + PADDING + LINE / 2;
+            let middle = left + width * self.columns.len() as i32 / 2;
+            let title = wrapped(&self.x_title, LETTERS, WIDTH - MARGIN - left);
+            for line in title.iter().take(1) {
+                write(&canvas.area, line, (middle, title_y), &TEXT, HPos::Center)?;
+            }
+            let centre = |column: usize| left + width * column as i32 + (width - GAP) / 2;
+            for (at, lines) in columns.iter().enumerate() {
+                let y = title_y + LINE / 2 + column_lines * LINE / 2;
+                write_lines(&canvas.area, lines, (centre(at), y), &MUTED, HPos::Center)?;
+            }
+            let mut y = top;
+            for (((_, squares), name), height) in self.rows.iter().zip(&names).zip(heights) {
+                let middle = y + (height - GAP) / 2;
+                write_lines(&canvas.area, name, (left - SPACE, middle), &TEXT, HPos::Right)?;
+                for (at, square) in squares.iter().enumerate() {
+                    let Some(square) = square else { continue };
+                    let start = left + width * at as i32;
+                    square.draw(canvas, [(start, y), (start + width - GAP, y + height - GAP)])?;
+                }
+                y += height;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Square {
+    fn draw(&self, canvas: &Canvas<'_>, corners: [(i32, i32); 2]) -> Result<(), ChartError> {
+        let opacity = FAINTEST + (STRONGEST - FAINTEST) * self.strength.clamp(0.0, 1.0);
+        let fill = self.colour.light().mix(opacity).filled();
+        canvas.area.draw(&Rectangle::new(corners, fill))?;
+        let [(left, top), (right, bottom)] = corners;
+        let middle = ((left + right) / 2, (top + bottom) / 2);
+        write_lines(&canvas.area, &self.lines, middle, &TEXT, HPos::Center)?;
+        canvas.hit(Hit::between((left, top), (right, bottom), &self.says));
+        Ok(())
+    }
+}
