@@ -32,6 +32,24 @@ pub struct Releases {
     /// The first release whose checkpoints are within the blocks' modules, and not around them:
     /// `GradientCheckpointingLayer` in `modeling_layers.py`.
     pub checkpoints_within_from: u32,
+    /// The first release whose eager attention adds the mask to the scores in place, until 4.48: `attn_weights +=
+    /// causal_mask` in `Phi3Attention.forward`. 58, if none does.
+    pub masks_in_place_from: u32,
+    /// A block holds on to what attention gave it: `attn_outputs` in `Phi3DecoderLayer.forward`.
+    pub held_attention_until: u32,
+    /// Masks of windows are made by each layer that has one, out of a mask of all scores that every kernel but
+    /// flash_attention_2 is given: `sliding_window_mask` in `Gemma2DecoderLayer.forward` and its like.
+    pub own_windows_until: u32,
+    /// Such layers copy their masks once more: `mask_indexes` there.
+    pub copied_windows_from: u32,
+    /// flash_attention_2 takes the padding out of batches that have none: `_update_causal_mask` of `Gemma2Model` and its
+    /// like gives every mask on.
+    pub unpads_whole_batches_from: u32,
+    /// Its model and not its embedding scales the embedded tokens, until 5.4.0: `normalizer` in `Gemma2Model.forward`.
+    pub scales_in_model: bool,
+    /// The first release with a cache of keys and values in training: `not self.training` in `Gemma2Model.forward`. The
+    /// others have one, but in 4.43 and 4.44.
+    pub training_cache_from: u32,
     /// Releases that have not been studied.
     pub gap: Option<Gap>,
 }
@@ -63,7 +81,27 @@ impl Releases {
         flash_from: 0,
         checkpointing_from: 0,
         checkpoints_within_from: 52,
+        masks_in_place_from: 58,
+        held_attention_until: 0,
+        own_windows_until: 0,
+        copied_windows_from: 0,
+        unpads_whole_batches_from: 0,
+        scales_in_model: false,
+        training_cache_from: 0,
         gap: None,
+    };
+
+    /// Of Gemma 2, which Gemma 3 has much of.
+    pub(super) const GEMMA_2: Self = Self {
+        oldest: 42,
+        repeated_flash_heads_until: 0,
+        checkpoints_within_from: 53,
+        own_windows_until: 53,
+        copied_windows_from: 52,
+        unpads_whole_batches_from: 44,
+        scales_in_model: true,
+        training_cache_from: 58,
+        ..Self::SINCE_4_48
     };
 
     /// Of an encoder that has been studied as it was before it had `sdpa`, and from 5.0 on.

@@ -129,11 +129,11 @@ mod tests {
             (keys["torch"]["transformers_version"].clone(), notes)
         };
         assert_eq!(change("llama-3.1-8b"), (json!("4.46.3"), None));
-        let (release, note) = change("gemma-2-9b");
+        let (release, note) = change("ministral-8b");
         assert_eq!(release, json!("nearest 4.46.3"));
         assert!(
             note.unwrap()
-                .ends_with("with Gemma2; the nearest that has been is taken")
+                .ends_with("with Ministral; the nearest that has been is taken")
         );
     }
 }

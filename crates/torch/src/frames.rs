@@ -4,8 +4,9 @@ use std::ops::{Index, IndexMut};
 
 use super::view::View;
 
-/// Most tensors that a block is given: hidden states, the mask, cosines, sines and positions.
-pub(super) const BLOCK_INPUTS: usize = 5;
+/// Most tensors that a block is given: hidden states, the mask, cosines, sines and positions, and cosines and sines of
+/// other blocks.
+pub(super) const BLOCK_INPUTS: usize = 7;
 
 /// One checkpointed call of a block.
 pub(super) struct Frame {

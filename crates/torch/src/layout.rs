@@ -109,10 +109,20 @@ impl Layout {
     /// The layout of a new tensor shaped like this one: the same order of dimensions, without gaps.
     pub(super) fn dense(&self) -> Self {
         if self.is_dense() {
-            *self
-        } else {
-            Self::contiguous(self.dims())
+            return *self;
         }
+        let mut dense = Self::contiguous(self.dims());
+        if self.strides().contains(&0) {
+            return dense;
+        }
+        let mut axes: Vec<usize> = (0..self.rank()).collect();
+        axes.sort_by_key(|&axis| std::cmp::Reverse(self.strides[axis]));
+        let mut stride = 1;
+        for axis in axes.into_iter().rev() {
+            dense.strides[axis] = stride;
+            stride *= u64::from(self.dims[axis]);
+        }
+        dense
     }
 
     pub(super) fn transpose(mut self, a: usize, b: usize) -> Self {

@@ -47,4 +47,4 @@ pub use loading::{LoadOrder, WarmUp};
 pub use packing::{PackedRow, best_fit_decreasing, wrapped};
 pub use sampler::{GlobalOrders, epoch_order, epoch_steps};
 pub use training::{Step, load_trace, trace, trace_parts};
-pub use versions::{Bitsandbytes, Peft, Pytorch, RotaryTables, TODAY_SINCE, Transformers, Trl};
+pub use versions::{Bitsandbytes, Peft, Pytorch, RotaryTables, TODAY_SINCE, Transformers, Trl, WindowMasks};

@@ -24,7 +24,11 @@ impl Tape {
         };
         let frame = self.open_frame(index, inputs);
         let output = self.within(Mode::NoGrad, block);
-        self.record_block(input, frame).finish(output)
+        let mut record = self.record_block(input, frame);
+        if let Some(mask) = inputs[1].filter(|_| self.checkpoints_within) {
+            record.keep_unseen(mask);
+        }
+        record.finish(output)
     }
 
     /// Runs the block of a frame again and walks back through it: the gradient of its input.
@@ -35,11 +39,10 @@ impl Tape {
         recompute: Recompute<'_>,
     ) -> Option<Tensor<'t>> {
         let before = self.graph.borrow().extent();
-        let (block, views) = self.graph.borrow_mut().frames[frame].take_inputs();
+        let (block, mut views) = self.graph.borrow_mut().frames[frame].take_inputs();
         let inputs = views.map(|view| view.map(|view| self.tensor(view)));
         let input = self.leaf(inputs[0].clone()?.detach());
-        let [_, mask, cos, sin, positions] = views;
-        let views = [Some(input.view), mask, cos, sin, positions];
+        views[0] = Some(input.view);
         let output = self.within(Mode::Record, || recompute(&Frame::new(block, views)))?;
         let output = self.tensor(output);
         if let Target::Node { node: root, .. } = output.view.edge.target() {

@@ -74,6 +74,8 @@ pub(super) struct Tape {
     pub(super) casts: RefCell<Vec<Option<View>>>,
     /// The release of PyTorch.
     pub(super) pytorch: Pytorch,
+    /// Blocks are given to checkpoints with all arguments but the first, which the graph holds on to.
+    pub(super) checkpoints_within: bool,
     /// cuBLAS' workspaces that stay: one for the thread of the forward pass, one for that of the backward pass.
     pub(super) workspaces: [Cell<Option<StorageId>>; 2],
     pub(super) workspace_bytes: u64,
@@ -232,6 +234,7 @@ impl Tape {
             uncast: RefCell::default(),
             casts: RefCell::default(),
             pytorch: configuration.pytorch,
+            checkpoints_within: configuration.transformers.checkpoints_within,
             workspaces: Default::default(),
             workspace_bytes: configuration.capability.cublas_workspace_bytes(),
             lt_workspaces: Default::default(),

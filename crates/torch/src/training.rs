@@ -250,7 +250,12 @@ impl Training<'_, '_> {
     fn micro_batch(&mut self, micro: &MicroBatchShape) {
         let (tape, configuration, model) = (self.tape, self.configuration, &self.model);
         tape.phase(Phase::Forward);
-        tape.unpadded.set(micro.unpadded);
+        let unpads = configuration.transformers.unpads_whole_batches && !micro.padded && micro.apart == 0;
+        tape.unpadded.set(if unpads {
+            micro.batch * micro.len
+        } else {
+            micro.unpadded
+        });
         let ids = tape.input(micro);
         let autocast = configuration.autocast_dtype();
         let output = tape.autocast(autocast, || {

@@ -6,6 +6,7 @@ use crate::description::{Defaults, Description, Windows};
 use crate::module::Bias::{Attention, Never};
 use crate::module::Size::{Hidden, Intermediate, Keys, Queries};
 use crate::module::{centered_norm, linear};
+use crate::releases::Releases;
 
 pub(crate) const FAMILY: Description = Description {
     model_type: "gemma",
@@ -25,6 +26,12 @@ pub(crate) const FAMILY: Description = Description {
     returns_cache: false,
     both_masks: false,
     key_names: &[],
+    releases: Some(Releases {
+        oldest: 40,
+        repeated_flash_heads_until: 0,
+        scales_in_model: true,
+        ..Releases::SINCE_4_48
+    }),
     keys: &["attention_bias"],
     defaults: Defaults {
         hidden_size: 3072,

@@ -7,6 +7,7 @@ use crate::ia3::QUERIES_AND_VALUES;
 use crate::module::Bias::{Attention, Never};
 use crate::module::Size::{Hidden, Intermediate, Keys, Queries, Vocabulary};
 use crate::module::{centered_norm, linear, scaled_embedding, token_head};
+use crate::releases::Releases;
 
 pub(crate) const FAMILY: Description = Description {
     model_type: "gemma2",
@@ -39,6 +40,7 @@ pub(crate) const FAMILY: Description = Description {
     ]),
     returns_cache: true,
     both_masks: true,
+    releases: Some(Releases::GEMMA_2),
     key_names: &[("hidden_act", "hidden_activation")],
     keys: &[
         "attention_bias",

@@ -6,6 +6,7 @@ use crate::description::{Defaults, Description, Windows};
 use crate::module::Bias::{Attention, Never};
 use crate::module::Size::{Head, Hidden, Intermediate, Keys, Queries};
 use crate::module::{centered_norm, linear};
+use crate::releases::Releases;
 
 pub(crate) const FAMILY: Description = Description {
     model_type: "gemma3_text",
@@ -26,6 +27,11 @@ pub(crate) const FAMILY: Description = Description {
         centered_norm("post_feedforward_layernorm", &[Hidden]),
     ],
     norms_by_heads: true,
+    releases: Some(Releases {
+        oldest: 50,
+        scales_in_model: false,
+        ..Releases::GEMMA_2
+    }),
     keys: &[
         "attention_bias",
         "final_logit_softcapping",

@@ -24,7 +24,13 @@ pub(crate) const FAMILY: Description = Description {
         ..DECODER.weightless_leaves
     },
     rotates_shares: true,
-    releases: Some(Releases::SINCE_4_48),
+    releases: Some(Releases {
+        oldest: 41,
+        sdpa_from: 45,
+        masks_in_place_from: 42,
+        held_attention_until: 48,
+        ..Releases::SINCE_4_48
+    }),
     keys: &["sliding_window"],
     fixed: &[
         ("attention_dropout", Fixed::Zero),

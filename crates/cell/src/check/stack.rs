@@ -359,6 +359,11 @@ impl Cell {
                 "model",
                 "use another `model`",
             ),
+            _ if !release.rotates_shares && model.rotary_dim() < model.head_dim => lacks(
+                format!("no {class} that rotates a share of each head"),
+                "model",
+                "use another `model`",
+            ),
             _ if !release.checkpoints && self.gradient_checkpointing != Checkpointing::None => lacks(
                 format!("no checkpoints of blocks for {class}"),
                 "gradient_checkpointing",

@@ -5,6 +5,7 @@ use options::Attention;
 
 use super::attention_options::AttentionOptions;
 use super::cache::Cached;
+use crate::configuration::Backend;
 use crate::dtype::Dtype;
 use crate::models::loader::Loader;
 use crate::models::norm::Norm;
@@ -25,6 +26,8 @@ pub(crate) struct SelfAttention<'t> {
     has_softcap: bool,
     /// The layer's own embedding of positions, in older releases.
     rotary: Option<Rotary<'t>>,
+    /// A share of each head may be turned by its position.
+    rotates_shares: bool,
     heads: u32,
     shared: u32,
     head_dim: u32,
@@ -48,6 +51,8 @@ impl<'t> SelfAttention<'t> {
             norms_by_heads: config.family.description().norms_by_heads,
             has_softcap: config.attention_softcap.is_some(),
             rotary: loader.rotary(config),
+            rotates_shares: config.family.description().rotates_shares
+                && loader.configuration.transformers.rotates_shares,
             heads: config.num_attention_heads as u32,
             shared: config.num_key_value_heads as u32,
             head_dim: config.head_dim as u32,
@@ -121,7 +126,7 @@ impl<'t> SelfAttention<'t> {
         let own = self.rotary.as_ref().map(|rotary| rotary.angles(hidden.tape, &value));
         let angles = own.as_ref().map(|[cos, sin]| [cos, sin]).or(angles);
         let turned = match angles {
-            Some([cos, sin]) => rotate([&query, &key], cos, sin),
+            Some([cos, sin]) => rotate([&query, &key], cos, sin, self.rotates_shares),
             None => [query.clone(), key.clone()],
         };
         drop((query, key));
@@ -151,7 +156,8 @@ impl<'t> SelfAttention<'t> {
         let attended = match options.implementation {
             Attention::Eager => {
                 let scores = Scores {
-                    has_softcap: self.has_softcap,
+                    has_softcap: self.has_softcap && options.caps_scores,
+                    masks_in_place: options.masks_in_place,
                     clamps: options.clamps_scores,
                 };
                 let (output, all) = query.eager_attention(&key, &value, mask, scores);
@@ -170,7 +176,8 @@ impl<'t> SelfAttention<'t> {
                     _ => self.heads / self.shared,
                 };
                 let (keys, values) = (key.repeat_heads(times), value.repeat_heads(times));
-                let copies = options.copies_heads || options.copies_masked_heads && mask.is_some();
+                let copies_masked = options.copies_masked_heads && hidden.tape.backend == Backend::Cuda;
+                let copies = options.copies_heads || copies_masked && mask.is_some();
                 let [queries, keys, values] = match copies {
                     true => [query.contiguous(), keys.contiguous(), values.contiguous()],
                     false => [query.clone(), keys, values],

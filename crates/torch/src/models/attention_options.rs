@@ -19,6 +19,12 @@ pub(crate) struct AttentionOptions {
     pub copies_masked_heads: bool,
     /// Eager attention clamps its scores at the lowest number.
     pub clamps_scores: bool,
+    /// It caps them where the family does.
+    pub caps_scores: bool,
+    /// It adds the mask to them in place.
+    pub masks_in_place: bool,
+    /// The block holds on to the output.
+    pub is_held: bool,
     /// flash_attention_2 is given keys and values repeated for the queries that share them.
     pub repeats_flash_heads: bool,
     /// The format that flash_attention_2 is given in place of float32.
@@ -37,6 +43,9 @@ impl AttentionOptions {
             copies_heads: configuration.transformers.copies_heads,
             copies_masked_heads: configuration.transformers.copies_masked_heads,
             clamps_scores: configuration.transformers.clamps_scores,
+            caps_scores: configuration.transformers.caps_scores,
+            masks_in_place: configuration.transformers.masks_in_place,
+            is_held: configuration.transformers.holds_attention,
             repeats_flash_heads: configuration.transformers.repeats_flash_heads,
             flash_dtype: configuration.autocast_dtype().unwrap_or(configuration.unquantised()),
             copies_into_cache: configuration.transformers.copies_into_cache,

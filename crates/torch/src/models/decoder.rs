@@ -1,9 +1,10 @@
 //! Decoders with a language modelling head.
 
 mod generation;
+mod partial_loss;
 
 use arch::{ModelConfig, SlidingWindow};
-use options::{Attention, Loss};
+use options::Attention;
 use trace::{Category, Module};
 
 use super::attention::SelfAttention;
@@ -21,10 +22,7 @@ use crate::ops::rotary;
 use crate::peft::{Base, BaseLayer, Linear, Prefix, Prompt, VirtualTokens};
 use crate::tape::Tensor;
 use crate::tape::{Mode, Tape};
-use crate::versions::RotaryTables;
-
-/// Tokens of a chunk of TRL's loss: `_CHUNKED_LM_HEAD_CHUNK_SIZE` in `trl/trainer/sft_trainer.py`.
-const CHUNK: u32 = 256;
+use crate::versions::{RotaryTables, WindowMasks};
 
 const EMBEDDING: &str = "model.embed_tokens";
 /// Gemma's norms before and behind the feed-forward layer.
@@ -57,6 +55,8 @@ pub(crate) struct Decoder<'t> {
     embedding: Tensor<'t>,
     /// The factor of the embedded tokens, if the family has one.
     embedding_scale: Option<Tensor<'t>>,
+    /// The model multiplies by it, and holds on to what it multiplies.
+    scales_in_model: bool,
     blocks: Vec<Block<'t>>,
     norm: Norm<'t>,
     head: Linear<'t>,
@@ -70,6 +70,7 @@ pub(crate) struct Decoder<'t> {
     has_local_angles: bool,
     attention: AttentionOptions,
     window: Option<SlidingWindow>,
+    window_masks: WindowMasks,
     /// A mask is made for layers without a window, whether there are any or not.
     both_masks: bool,
 }
@@ -119,6 +120,7 @@ impl<'t> Apart<'t> {
 impl<'t> Decoder<'t> {
     pub(crate) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig, attention: AttentionOptions) -> Self {
         let (tape, family) = (loader.tape, config.family.description());
+        let transformers = loader.configuration.transformers;
         let mut embedding = loader.weight(EMBEDDING);
         let blocks = (0..config.num_hidden_layers).map(|index| {
             loader.enter(Some(index));
@@ -164,6 +166,11 @@ impl<'t> Decoder<'t> {
             let dtype = loader.configuration.unquantised();
             tape.empty_as(Layout::contiguous(&[]), dtype, Category::Parameter)
         });
+        let mut window = config.sliding_window.clone();
+        let exchanged = window.iter_mut().filter(|_| transformers.exchanges_windows);
+        exchanged
+            .flat_map(|window| &mut window.layers)
+            .for_each(|has| *has = !*has);
         loader.end_base_model();
         loader.save_whole(&mut embedding, EMBEDDING, None);
         if let Some(buffer) = &scale {
@@ -188,6 +195,7 @@ impl<'t> Decoder<'t> {
             virtual_tokens: loader.virtual_tokens(),
             embedding,
             embedding_scale: scale,
+            scales_in_model: transformers.scales_in_model,
             blocks,
             norm,
             head,
@@ -197,7 +205,8 @@ impl<'t> Decoder<'t> {
             _frequencies: (0..=usize::from(has_local_angles)).map(|_| frequencies()).collect(),
             has_local_angles,
             attention,
-            window: config.sliding_window.clone(),
+            window,
+            window_masks: transformers.window_masks,
             both_masks: family.both_masks,
         }
     }
@@ -216,17 +225,24 @@ impl<'t> Decoder<'t> {
             let layer = Some(index as u16);
             tape.enter(Module { name, layer });
         };
+        let window = self.window_of(index);
+        let has_own = window.is_some()
+            && self.window_masks != WindowMasks::Shared
+            && self.attention.implementation != Attention::FlashAttention2;
+        let own = mask
+            .filter(|_| has_own)
+            .map(|mask| tape.own_window(mask, self.window_masks == WindowMasks::Copied));
+        let mask = own.as_ref().map(|[_, mask]| mask).or(mask);
         enter("input_layernorm");
         let normed = block.input_norm.forward(hidden);
         enter("self_attn");
-        let window = self.window_of(index);
         let (attended, _weights) = block
             .attention
             .forward(&normed, mask, angles, cached, window, self.attention);
         drop(normed);
         let Some([before, behind]) = &block.feed_forward_norms else {
             let residual = hidden.add(&attended);
-            drop(attended);
+            let _held = self.attention.is_held.then_some(attended);
             enter("post_attention_layernorm");
             let normed = block.post_attention_norm.forward(&residual);
             enter("mlp");
@@ -260,7 +276,7 @@ impl<'t> Decoder<'t> {
             let [hidden, targets, ..] = frame.inputs.map(|view| view.map(|view| tape.tensor(view).clone_kept()));
             return hidden?.chunk_loss(self.head_weight()?, &targets?).into();
         }
-        let [hidden, mask, cos, sin, _] = frame.inputs.map(|view| view.map(|view| tape.tensor(view).clone_kept()));
+        let [hidden, mask, cos, sin, ..] = frame.inputs.map(|view| view.map(|view| tape.tensor(view).clone_kept()));
         let angles = cos.as_ref().zip(sin.as_ref()).map(<[_; 2]>::from);
         let (block, hidden) = (frame.block, hidden?);
         Some(tape.in_checkpoint(block, &hidden, || {
@@ -295,7 +311,8 @@ impl<'t> Decoder<'t> {
         };
         let labels = prompted.as_ref().map_or(ids, |prompted| &prompted.labels);
         let transformers = configuration.transformers;
-        let empty = || configuration.use_cache.then(|| vec![None; self.blocks.len()]);
+        let caches = configuration.use_cache && transformers.caches_in_training;
+        let empty = || caches.then(|| vec![None; self.blocks.len()]);
         let mut cache = prefixed.or_else(empty);
         let is_output = configuration.use_cache || self.returns_cache;
         let output_cache = |cache: Option<Cache<'t>>| cache.filter(|_| is_output).unwrap_or_default();
@@ -360,6 +377,14 @@ impl<'t> Decoder<'t> {
             layer: None,
         });
         let embedded = self.embedding.embedding(ids);
+        match self.scales_in_model {
+            true => embedded,
+            false => self.scaled(embedded),
+        }
+    }
+
+    /// The embedded tokens times the family's factor, if it has one.
+    fn scaled(&self, embedded: Tensor<'t>) -> Tensor<'t> {
         match &self.embedding_scale {
             Some(scale) => embedded.mul(&scale.to(self.embedding.dtype())),
             None => embedded,
@@ -407,7 +432,10 @@ impl<'t> Decoder<'t> {
             let shape = shape(window);
             match configuration.attn_implementation {
                 Attention::Eager => tape.number_mask(&shape, true, embedded.dtype()),
-                Attention::Sdpa if transformers.masks_are_numbers => tape.number_mask(&shape, false, embedded.dtype()),
+                Attention::Sdpa if transformers.masks_are_numbers => {
+                    let always = self.window_masks != WindowMasks::Shared;
+                    tape.number_mask(&shape, always, embedded.dtype())
+                }
                 Attention::Sdpa => tape.causal_mask(&shape, false),
                 // In the place of a mask: where the samples begin that it keeps apart.
                 Attention::FlashAttention2 => apart.as_ref().map(|apart| apart.starts.clone()),
@@ -417,9 +445,14 @@ impl<'t> Decoder<'t> {
         let unused = (transformers.makes_flash_mask && configuration.attn_implementation == Attention::FlashAttention2)
             .then(|| tape.number_mask(&shape(None), true, embedded.dtype()))
             .flatten();
+        let are_shared = self.window_masks == WindowMasks::Shared;
         let full = (self.both_masks || self.window.is_none()).then(|| mask(None)).flatten();
-        let windowed = self.window.as_ref().and_then(|window| mask(Some(window.tokens as u32)));
-        let mut hidden = embedded.clone();
+        let windowed = self.window.as_ref().filter(|_| are_shared);
+        let windowed = windowed.and_then(|window| mask(Some(window.tokens as u32)));
+        let mut hidden = match self.scales_in_model {
+            true => self.scaled(embedded.clone()),
+            false => embedded.clone(),
+        };
         let rows = match positions.dims() {
             &[rows, len] => [rows, len],
             _ => [1, len],
@@ -436,7 +469,7 @@ impl<'t> Decoder<'t> {
         let angles = angles();
         for index in 0..self.blocks.len() {
             let has_window = self.window.as_ref().is_some_and(|window| window.is_in(index));
-            let mask = if has_window { &windowed } else { &full }.as_ref();
+            let mask = if has_window && are_shared { &windowed } else { &full }.as_ref();
             let of_block = local.as_ref().filter(|_| has_window).or(angles.as_ref());
             let shared = of_block.map(|[cos, sin]| [cos, sin]);
             let run = |cached: Option<&mut Cached<'t>>| {
@@ -450,7 +483,12 @@ impl<'t> Decoder<'t> {
                 let [cos, sin] = [0, 1].map(|which| shared.map(|angles| angles[which]));
                 // Releases that make the mask have no shared angles, so it takes the place of one.
                 let cos = cos.or(unused.as_ref());
-                let inputs = [Some(&hidden), mask, cos, sin, Some(&positions)];
+                let others = if has_window { &angles } else { &local };
+                let others = others
+                    .as_ref()
+                    .filter(|_| transformers.gives_all_angles && self.has_local_angles);
+                let [other_cos, other_sin] = [0, 1].map(|which| others.map(|angles| &angles[which]));
+                let inputs = [Some(&hidden), mask, cos, sin, Some(&positions), other_cos, other_sin];
                 tape.checkpoint(transformers.use_reentrant, index, inputs, || run(None))
             });
             hidden = output;
@@ -461,75 +499,5 @@ impl<'t> Decoder<'t> {
             hidden, positions, embedded, full, windowed, local, angles, apart, unused,
         ));
         normed
-    }
-
-    /// The head's weight, which is never quantised.
-    fn head_weight(&self) -> Option<&Tensor<'t>> {
-        match &self.head.base.weight {
-            Base::Dense(weight) => Some(weight),
-            Base::FourBit(_) | Base::EightBit(_) => None,
-        }
-    }
-
-    /// A loss for which the logits of all tokens are never held.
-    fn partial_loss(&self, way: Loss, normed: &Tensor<'t>, ids: &Tensor<'t>) -> Tensor<'t> {
-        let Some(weight) = self.head_weight() else {
-            return normed.clone();
-        };
-        let tape = normed.tape;
-        let others = ids.dim_from_last(0) - 1;
-        let targets = || ids.slice_last(others).contiguous();
-        // Rows of all tokens but each sample's last, as a copy: an index picks those with a label.
-        let picked = || {
-            let shifted = normed.first_positions(others);
-            let shifted = shifted.reshape(&shifted.rows_and_width());
-            let index = tape.empty(&[shifted.dims()[0], 2], Dtype::Int64);
-            shifted.ordered(&index)
-        };
-        match way {
-            Loss::Full | Loss::Chunked => self.chunked_loss(normed, ids),
-            Loss::Tiled => picked().tiled_loss(weight, &targets()).scale(),
-            Loss::Liger => {
-                let labels = tape.empty(&[ids.dims()[0], ids.dim_from_last(0) + 1], Dtype::Int64);
-                let loss = normed.reshape(&normed.rows_and_width()).liger_loss(weight);
-                drop(labels);
-                loss
-            }
-            // The kernels move the labels, so all rows are given.
-            Loss::CutCrossEntropy => normed
-                .reshape(&normed.rows_and_width())
-                .cut_loss(weight, &ids.reshape(&[ids.numel() as u32])),
-        }
-    }
-
-    /// TRL's `_chunked_cross_entropy_loss` (`trl/trainer/sft_trainer.py` of 1.9), where every token has a label: each
-    /// chunk is checkpointed.
-    fn chunked_loss(&self, normed: &Tensor<'t>, ids: &Tensor<'t>) -> Tensor<'t> {
-        let tape = normed.tape;
-        let others = ids.dim_from_last(0) - 1;
-        let shifted = normed.first_positions(others).contiguous();
-        let shifted = shifted.reshape(&shifted.rows_and_width());
-        let [rows, _] = shifted.rows_and_width();
-        let labels = ids.slice_last(others).contiguous();
-        // Tokens with a label come first, which here changes nothing.
-        let valid = tape.empty(&[rows], Dtype::Bool);
-        let order = tape.empty(&[rows], Dtype::Int64);
-        let hidden = shifted.ordered(&order);
-        drop(shifted);
-        let targets = labels.reshape(&[rows]).ordered(&order);
-        drop(labels);
-        let mut loss = tape.empty(&[], Dtype::Float32);
-        for start in (0..rows).step_by(CHUNK as usize) {
-            let tokens = CHUNK.min(rows - start);
-            let (chunk, targets) = (hidden.first_rows(tokens), targets.first_rows(tokens));
-            let inputs = [Some(&chunk), Some(&targets), None, None, None];
-            let of_chunk = tape.checkpoint(false, self.blocks.len(), inputs, || match self.head_weight() {
-                Some(weight) => chunk.chunk_loss(weight, &targets),
-                None => chunk.clone(),
-            });
-            loss = loss.add(&of_chunk);
-        }
-        drop((valid, order));
-        loss.scale()
     }
 }

@@ -324,7 +324,7 @@ impl<'t> Encoder<'t> {
         });
         for index in 0..self.blocks.len() {
             hidden = if configuration.gradient_checkpointing.recomputes(index) {
-                let inputs = [Some(&hidden), mask.as_ref(), None, None, None];
+                let inputs = [Some(&hidden), mask.as_ref(), None, None, None, None, None];
                 let use_reentrant = configuration.transformers.use_reentrant;
                 tape.checkpoint(use_reentrant, index, inputs, || {
                     self.block(index, &hidden, mask.as_ref())

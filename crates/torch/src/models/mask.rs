@@ -111,6 +111,19 @@ impl Tape {
         }
     }
 
+    /// What a layer with a window makes of the mask of all scores (`Gemma2DecoderLayer.forward` before transformers 4.53):
+    /// where the window ends, and the mask with it, copied once more if `copies`.
+    pub(crate) fn own_window<'t>(&'t self, mask: &Tensor<'t>, copies: bool) -> [Tensor<'t>; 2] {
+        let ones = mask.like(Dtype::Bool);
+        let outside = mask.like(Dtype::Bool);
+        drop(ones);
+        let lowest = self.empty(&[], mask.dtype());
+        let windowed = mask.like(mask.dtype());
+        drop(lowest);
+        let windowed = if copies { windowed.like(mask.dtype()) } else { windowed };
+        [outside, windowed]
+    }
+
     /// For each query and key, whether the key comes before; and whether they are of one sample, if that is asked.
     fn pairs(&self, shape: &Shape, same: bool) -> Tensor<'_> {
         let keys = shape.past + shape.len;

@@ -26,6 +26,8 @@ const FLASH_WIDTH: u32 = 32;
 pub(crate) struct Scores {
     /// It divides them, and then multiplies their hyperbolic tangents.
     pub has_softcap: bool,
+    /// It adds the mask to them in place.
+    pub masks_in_place: bool,
     /// It clamps them at the lowest number.
     pub clamps: bool,
 }
@@ -71,7 +73,11 @@ impl<'t> Tensor<'t> {
         key: &Self,
         value: &Self,
         mask: Option<&Self>,
-        Scores { has_softcap, clamps }: Scores,
+        Scores {
+            has_softcap,
+            masks_in_place,
+            clamps,
+        }: Scores,
     ) -> (Tensor<'t>, Tensor<'t>) {
         let groups = self.dims()[1] / key.dims()[1];
         let keys = key.repeat_heads(groups);
@@ -80,7 +86,8 @@ impl<'t> Tensor<'t> {
         if has_softcap {
             weights = weights.soft_capped();
         }
-        if let Some(mask) = mask {
+        // In place, nothing is made and nothing saved.
+        if let Some(mask) = mask.filter(|_| !masks_in_place) {
             weights = weights.add(mask);
         }
         if clamps {
@@ -102,6 +109,8 @@ impl<'t> Tensor<'t> {
         dropout: f64,
     ) -> Tensor<'t> {
         // Autocast casts its arguments from the last to the first.
+        let mask = mask.map(|mask| mask.cast_for_autocast());
+        let mask = mask.as_ref();
         let [value, key, query] = [value, key, self].map(|tensor| tensor.cast_for_autocast());
         let operands = Operands {
             dtype: query.dtype(),

@@ -75,13 +75,27 @@ impl<'t> Tensor<'t> {
     }
 }
 
-/// Queries and keys turned by their positions; where the angles are narrower than a head, only the first of its width.
-pub(crate) fn rotate<'t>(states: [&Tensor<'t>; 2], cos: &Tensor<'t>, sin: &Tensor<'t>) -> [Tensor<'t>; 2] {
+/// Queries and keys turned by their positions. If a share of a head may be turned, that is put before the rest, even
+/// where there is none.
+pub(crate) fn rotate<'t>(
+    states: [&Tensor<'t>; 2],
+    cos: &Tensor<'t>,
+    sin: &Tensor<'t>,
+    by_share: bool,
+) -> [Tensor<'t>; 2] {
     let (width, turned) = (states[0].dim_from_last(0), cos.dim_from_last(0));
-    if width == turned {
+    if !by_share {
         return states.map(|states| states.rotate(cos, sin));
     }
-    let parts = states.map(|states| (states.slice_last(turned), states.slice_last(width - turned)));
+    let parts = states.map(|states| {
+        // A slice of all is no operation.
+        let first = if turned == width {
+            states.clone()
+        } else {
+            states.slice_last(turned)
+        };
+        (first, states.slice_last(width - turned))
+    });
     parts
         .each_ref()
         .map(|(first, rest)| first.rotate(cos, sin).cat(rest, rest.dims().len() - 1))

@@ -18,7 +18,7 @@ pub use bitsandbytes::Bitsandbytes;
 pub use peft::Peft;
 pub use pytorch::Pytorch;
 pub(super) use pytorch::{AttentionSoftmax, Workspaces};
-pub use transformers::{RotaryTables, Transformers};
+pub use transformers::{RotaryTables, Transformers, WindowMasks};
 pub use trl::Trl;
 pub use version::TODAY_SINCE;
 pub(super) use version::Version;

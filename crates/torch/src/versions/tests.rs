@@ -58,7 +58,7 @@ fn newer_releases_are_as_todays() {
 #[test]
 fn behaviours_end_with_the_releases_that_dropped_them() {
     type Has = fn(Transformers) -> bool;
-    let ends: [(Family, &str, &str, Has); 32] = [
+    let ends: [(Family, &str, &str, Has); 47] = [
         (Family::Llama, "4.30.2", "4.31.0", |t| {
             t.clamps_scores && t.casts_norms_late
         }),
@@ -95,6 +95,25 @@ fn behaviours_end_with_the_releases_that_dropped_them() {
         (Family::Qwen2, "4.52.4", "4.53.0", |t| t.masks_are_numbers),
         (Family::Qwen3, "4.53.3", "4.54.0", |t| t.repeats_heads),
         (Family::Mistral, "4.47.1", "4.48.0", |t| t.repeats_flash_heads),
+        (Family::Gemma2, "4.42.2", "4.42.3", |t| !t.caps_scores),
+        (Family::Gemma2, "4.42.3", "4.42.4", |t| t.exchanges_windows),
+        (Family::Phi3, "4.47.1", "4.48.0", |t| t.holds_attention),
+        (Family::Gemma2, "4.44.0", "4.43.4", |t| t.unpads_whole_batches),
+        (Family::Gemma3, "4.52.4", "4.53.0", |t| t.unpads_whole_batches),
+        (Family::Gemma2, "4.51.3", "4.52.0", |t| {
+            t.window_masks == WindowMasks::Own
+        }),
+        (Family::Gemma3, "4.52.4", "4.53.0", |t| {
+            t.window_masks == WindowMasks::Copied
+        }),
+        (Family::Gemma2, "5.3.0", "5.4.0", |t| t.scales_in_model),
+        (Family::Gemma2, "4.57.6", "5.0.0", |t| !t.caches_in_training),
+        (Family::Mistral, "4.44.2", "4.45.0", |t| !t.caches_in_training),
+        (Family::Mistral, "4.43.0", "4.42.4", |t| !t.caches_in_training),
+        (Family::Gemma3, "4.57.6", "5.0.0", |t| t.gives_all_angles),
+        (Family::Phi3, "4.44.2", "4.45.0", |t| !t.has_sdpa),
+        (Family::Phi3, "4.47.1", "4.48.0", |t| t.masks_in_place),
+        (Family::Phi3, "4.48.3", "4.49.0", |t| !t.rotates_shares),
         (Family::Llama, "4.55.4", "4.56.0", |t| t.copies_heads),
         (Family::Llama, "4.48.0", "4.47.1", |t| t.copies_heads),
         (Family::Qwen3, "4.55.4", "4.56.0", |t| !t.copies_into_cache),
@@ -192,10 +211,11 @@ fn the_nearest_release_stands_for_one_that_has_not_been_studied() {
         ("nearest 4.38.2", Family::Llama, "4.37.2"),
         ("nearest 4.39.3", Family::Llama, "4.40.0"),
         ("nearest 4.44.2", Family::Llama, "4.44.2"),
-        ("nearest 4.47.0", Family::Phi3, "4.48.0"),
+        ("nearest 4.40.2", Family::Phi3, "4.41.0"),
         ("nearest 4.40.1", Family::Bert, "4.37.2"),
         ("nearest 4.55.0", Family::Bert, "5.0.0"),
-        ("nearest 4.50.0", Family::Gemma2, "5.0.0"),
+        ("nearest 4.49.0", Family::Gemma3, "4.50.0"),
+        ("nearest 4.50.0", Family::Ministral, "5.0.0"),
     ] {
         assert_eq!(
             Transformers::planned(asked, family).as_deref(),
@@ -222,7 +242,8 @@ fn what_has_not_been_studied_is_refused() {
     assert!(message("4.33.3", Family::Mistral).contains("older than any"));
     assert!(message("4.38.2", Family::Llama).contains("causal mask"));
     assert!(Transformers::of("4.38.2", Family::Mistral).is_ok());
-    assert!(message("4.47.1", Family::Phi3).contains("Phi3"));
+    assert!(message("4.40.2", Family::Phi3).contains("Phi3"));
+    assert!(message("4.41.2", Family::Gemma2).contains("Gemma2"));
     assert!(message("4.50.3", Family::Qwen3).contains("Qwen3"));
     assert!(message("4.57.6", Family::Bert).contains("the attention of Bert"));
     assert!(message("4.38.0", Family::DistilBert).contains("the attention of DistilBert"));

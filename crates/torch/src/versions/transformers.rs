@@ -17,6 +17,17 @@ pub enum RotaryTables {
     TakenOut,
 }
 
+/// The origin of the masks of layers with a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowMasks {
+    /// From the model, which makes one for all layers.
+    Shared,
+    /// Each layer makes its own out of the model's mask of all scores.
+    Own,
+    /// It copies that once more.
+    Copied,
+}
+
 /// How a release of transformers computes the decoders of one family. What differs by family is in its
 /// [`arch::Releases`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +58,26 @@ pub struct Transformers {
     /// numbers. Nor are samples searched for that are packed into a row. Until 4.53.0, which has `masking_utils.py`;
     /// before, `modeling_attn_mask_utils.py` or the model's `_update_causal_mask`.
     pub masks_are_numbers: bool,
+    /// The masks of layers with a window: the family's `own_windows_until` and `copied_windows_from`.
+    pub window_masks: WindowMasks,
+    /// The layers with and without a window are exchanged. Until 4.42.4: `is_sliding` in `Gemma2DecoderLayer`.
+    pub exchanges_windows: bool,
+    /// Eager attention caps its scores where a family does. From 4.42.3: `Gemma2Attention.forward`.
+    pub caps_scores: bool,
+    /// Eager attention adds the mask to the scores in place: the family's `masks_in_place_from`, until 4.48.0.
+    pub masks_in_place: bool,
+    /// A block holds on to what attention gave it: the family's `held_attention_until`.
+    pub holds_attention: bool,
+    /// flash_attention_2 takes the padding out of batches that have none: the family's `unpads_whole_batches_from`,
+    /// until its `own_windows_until`.
+    pub unpads_whole_batches: bool,
+    /// Blocks are given the cosines and sines of those with a window and of the others. Until 5.0.0:
+    /// `Gemma3DecoderLayer.forward`.
+    pub gives_all_angles: bool,
+    /// The model and not its embedding scales the embedded tokens: the family's `scales_in_model`, until 5.4.0.
+    pub scales_in_model: bool,
+    /// A model in training has a cache. Not in 4.43 and 4.44, and from the family's `training_cache_from` on.
+    pub caches_in_training: bool,
     /// Keys and values are copied into the cache, behind nothing. From 4.56.0: `DynamicLayer.update` in
     /// `cache_utils.py`.
     pub copies_into_cache: bool,
@@ -73,6 +104,8 @@ pub struct Transformers {
     pub keeps_float32_angles: bool,
     /// Queries may share keys and values.
     pub groups_heads: bool,
+    /// Rotary embeddings may turn a share of each head. From 4.49.0: `apply_rotary_pos_emb` in `modeling_phi3.py`.
+    pub rotates_shares: bool,
     /// flash_attention_2 has a mask of all scores made, which it does not take. Until 4.35.0: `LlamaModel.forward` and
     /// its like.
     pub makes_flash_mask: bool,
@@ -110,6 +143,15 @@ impl Transformers {
         packs_heads_of_one_token: true,
         copies_heads: false,
         masks_are_numbers: false,
+        window_masks: WindowMasks::Shared,
+        exchanges_windows: false,
+        caps_scores: true,
+        masks_in_place: false,
+        holds_attention: false,
+        unpads_whole_batches: false,
+        gives_all_angles: false,
+        scales_in_model: false,
+        caches_in_training: true,
         copies_into_cache: true,
         multiplies_angles: false,
         use_reentrant: false,
@@ -120,6 +162,7 @@ impl Transformers {
         casts_norms_late: false,
         keeps_float32_angles: false,
         groups_heads: true,
+        rotates_shares: true,
         makes_flash_mask: false,
         checkpoints: true,
         has_sdpa: true,
@@ -191,8 +234,11 @@ impl Transformers {
     /// The text is not a version, or the two together have not been studied.
     pub fn of(text: &str, family: Family) -> Result<Self, Mistake> {
         let version = Self::version(text, family)?;
+        let releases = family.description().releases.unwrap_or(Releases::SINCE_4_48);
+        let scales_in_model = releases.scales_in_model && version < Version(5, 4, 0);
         if version >= Version(5, 0, 0) {
             return Ok(Self {
+                scales_in_model,
                 multiplies_angles: version < Version(5, 19, 0),
                 packs_heads_of_one_token: version >= Version(5, 23, 0),
                 load_order: match version < Version(5, 4, 0) {
@@ -202,8 +248,6 @@ impl Transformers {
                 ..Self::TODAY
             });
         }
-        // Without them there is no version before 5.
-        let releases = family.description().releases.unwrap_or(Releases::SINCE_4_48);
         let before = |minor| version < Version(4, minor, 0);
         let is_first = before(releases.first_code_until);
         Ok(Self {
@@ -212,6 +256,7 @@ impl Transformers {
             casts_norms_late: is_first,
             keeps_float32_angles: is_first,
             groups_heads: !is_first,
+            rotates_shares: !before(49),
             makes_flash_mask: before(35),
             checkpoints: !before(releases.checkpointing_from),
             has_sdpa: !before(releases.sdpa_from),
@@ -232,6 +277,19 @@ impl Transformers {
             packs_heads_of_one_token: false,
             copies_heads: !before(48) && before(56),
             masks_are_numbers: before(53),
+            window_masks: match before(releases.own_windows_until) {
+                false => WindowMasks::Shared,
+                true if before(releases.copied_windows_from) => WindowMasks::Own,
+                true => WindowMasks::Copied,
+            },
+            exchanges_windows: before(releases.own_windows_until) && version < Version(4, 42, 4),
+            caps_scores: version >= Version(4, 42, 3),
+            masks_in_place: !before(releases.masks_in_place_from) && before(48),
+            holds_attention: before(releases.held_attention_until),
+            unpads_whole_batches: !before(releases.unpads_whole_batches_from) && before(releases.own_windows_until),
+            gives_all_angles: true,
+            scales_in_model,
+            caches_in_training: !before(releases.training_cache_from) && (before(43) || !before(45)),
             copies_into_cache: !before(56),
             multiplies_angles: true,
             use_reentrant: true,
