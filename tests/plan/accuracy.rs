@@ -93,8 +93,8 @@ fn the_order_of_the_specs_does_not_matter() {
     for name in ["a", "a_b"] {
         let figure = figure("torch", 1, "");
         project.write(
-            &format!("{name}.yaml"),
-            &format!("name: {name}\ndefaults: {{ model: tiny, stack: torch, max_steps: 3 }}\npublished:\n{figure}"),
+            format!("{name}.yaml"),
+            format!("name: {name}\ndefaults: {{ model: tiny, stack: torch, max_steps: 3 }}\npublished:\n{figure}"),
         );
     }
     let page = |specs: &[&str]| {
