@@ -20,7 +20,7 @@ pub struct CachingAllocator {
     pub(super) pools: Pools,
     pub(super) awaited: Awaited,
     /// The stream that blocks are taken for.
-    stream: u8,
+    pub(super) stream: u8,
     /// The border of the addresses that were never in use.
     pub(super) next_address: u64,
     pub(super) stats: Stats,
@@ -79,12 +79,6 @@ impl CachingAllocator {
     /// The counts so far.
     pub fn stats(&self) -> &Stats {
         &self.stats
-    }
-
-    /// Takes the next blocks for this stream: those of others are not given to it.
-    pub fn use_stream(&mut self, stream: u8) {
-        self.pools.open(stream);
-        self.stream = stream;
     }
 
     fn pool_of(&self, size: u64) -> PoolId {
@@ -279,6 +273,15 @@ impl CachingAllocator {
         });
         if self.is_oversize(size) {
             self.stats.oversize_allocations.subtract(1);
+        }
+    }
+
+    /// Frees what the other streams are done with.
+    #[inline]
+    pub(super) fn free_done(&mut self) {
+        while let Some(id) = self.awaited.pop_done() {
+            self.awaited.bytes -= self.blocks[id].size;
+            self.make_free(id);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Rules and names of PyTorch 2.15 (`c10/cuda/CUDACachingAllocator.cpp`, `c10/core/AllocatorConfig.cpp`), without
 //! graph capture and pools of the user's own. Streams are those that a trace names, and are done with a block when it says
-//! so (`awaited`). `python/allocator` compares with PyTorch's own.
+//! so (`streams`, `awaited`). `python/allocator` compares with PyTorch's own.
 //!
 //! A request is rounded up ([`rounding`]) and belongs to the small or the large pool. The free block of the pool that
 //! fits best is taken (`pool`) and split where much is left; where there is none, the device is asked for a segment
@@ -24,6 +24,7 @@ pub mod rounding;
 mod segments;
 pub mod settings;
 mod stats;
+mod streams;
 #[cfg(test)]
 mod tests;
 
