@@ -75,3 +75,20 @@ fn a_variable_of_a_moved_key_names_its_new_place() {
     assert!(text.contains("the key `use_cache` has moved"), "{text}");
     assert!(text.contains("write `EXPCTL_TORCH__USE_CACHE`"), "{text}");
 }
+
+#[test]
+fn a_missing_space_behind_a_colon_is_named() {
+    for (text, help) in [
+        ("defaults: {rank:8, dtype: float32}\n", "a space is missing: `rank: 8`"),
+        (
+            "defaults: {world_size: 2, distributed: fsdp, fsdp_config: {offload_params:true}}\n",
+            "a space is missing: `offload_params: true`",
+        ),
+        ("sweep: {include: [{rank:8}]}\n", "a space is missing: `rank: 8`"),
+    ] {
+        let error = parse(&format!("name: x\n{text}"), &[]).unwrap_err().to_string();
+        assert!(error.contains(help), "{text}: {error}");
+    }
+    let error = parse("name: x\ndefaults: {colour:8}\n", &[]).unwrap_err().to_string();
+    assert!(!error.contains("a space is missing"), "{error}");
+}

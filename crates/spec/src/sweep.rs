@@ -315,7 +315,8 @@ pub(crate) fn cell_key(name: &str, section: &str, place: Place) -> Result<Vec<St
             .help(format!("write `{key}`")));
     }
     let known: Vec<&str> = keys::named().collect();
-    let help = aliases::suggestion(name, &known).unwrap_or_else(|| "`expctl schema` lists the keys of a cell".into());
+    let help = typed::spaced(name, &known).or_else(|| aliases::suggestion(name, &known));
+    let help = help.unwrap_or_else(|| "`expctl schema` lists the keys of a cell".into());
     Err(Diagnostic::new(format!("{section}.{}: unknown key", escape(name)))
         .at(place)
         .help(help))

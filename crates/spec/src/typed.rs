@@ -58,8 +58,16 @@ fn nested(key: &str) -> String {
     }
 }
 
+/// YAML takes `key:value` of a map in braces for a key.
+pub(crate) fn spaced(word: &str, expected: &[&str]) -> Option<String> {
+    let (key, value) = word.split_once(':')?;
+    expected
+        .contains(&key)
+        .then(|| format!("a space is missing: `{key}: {value}`"))
+}
+
 fn known(word: &str, expected: &[&str]) -> String {
-    if let Some(near) = suggestion(word, expected) {
+    if let Some(near) = spaced(word, expected).or_else(|| suggestion(word, expected)) {
         return near;
     }
     match expected.len() {
