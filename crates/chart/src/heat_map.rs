@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::canvas::{self, Canvas, Head, LINE, write, write_lines};
+use super::canvas::{self, Canvas, Head, LINE, write_lines};
 use super::colour::{Colour, MUTED, TEXT};
 use super::error::ChartError;
 use super::hit::Hit;
@@ -75,28 +75,31 @@ impl HeatMap {
         let fitted = |text: &String| wrapped(text, LETTERS, width - GAP);
         let columns: Vec<Vec<String>> = self.columns.iter().map(fitted).collect();
         let column_lines = columns.iter().map(Vec::len).max().unwrap_or(0) as i32;
+        let title = wrapped(&self.x_title, LETTERS, WIDTH - MARGIN - left);
+        let title_lines = title.len() as i32;
+        let lines_of = |square: &Square| square.lines.iter().flat_map(fitted).collect::<Vec<String>>();
         let heights: Vec<i32> = self
             .rows
             .iter()
             .zip(&names)
             .map(|((_, squares), name)| {
-                let lines = squares.iter().flatten().map(|square| square.lines.len()).max();
+                let lines = squares.iter().flatten().map(|square| lines_of(square).len()).max();
                 lines.unwrap_or(0).max(name.len()) as i32 * LINE + 2 * PADDING + GAP
             })
             .collect();
-        let top = head.height() + (1 + column_lines) * LINE + 2 * PADDING;
+        let top = head.height() + (title_lines + column_lines) * LINE + 2 * PADDING;
         let bottom = top + heights.iter().sum::<i32>() + 2 * PADDING;
         canvas::draw(&head, bottom - head.height(), |canvas| {
-            let title_y = head.height() + PADDING + LINE / 2;
-            let middle = left + width * self.columns.len() as i32 / 2;
-            let title = wrapped(&self.x_title, LETTERS, WIDTH - MARGIN - left);
-            for line in title.iter().take(1) {
-                write(&canvas.area, line, (middle, title_y), &TEXT, HPos::Center)?;
-            }
+            let title_top = head.height() + PADDING;
+            let middle = (
+                left + width * self.columns.len() as i32 / 2,
+                title_top + title_lines * LINE / 2,
+            );
+            write_lines(&canvas.area, &title, middle, &TEXT, HPos::Center)?;
+            let column_y = title_top + title_lines * LINE + column_lines * LINE / 2;
             let centre = |column: usize| left + width * column as i32 + (width - GAP) / 2;
             for (at, lines) in columns.iter().enumerate() {
-                let y = title_y + LINE / 2 + column_lines * LINE / 2;
-                write_lines(&canvas.area, lines, (centre(at), y), &MUTED, HPos::Center)?;
+                write_lines(&canvas.area, lines, (centre(at), column_y), &MUTED, HPos::Center)?;
             }
             let mut y = top;
             for (((_, squares), name), height) in self.rows.iter().zip(&names).zip(heights) {
@@ -105,7 +108,8 @@ impl HeatMap {
                 for (at, square) in squares.iter().enumerate() {
                     let Some(square) = square else { continue };
                     let start = left + width * at as i32;
-                    square.draw(canvas, [(start, y), (start + width - GAP, y + height - GAP)])?;
+                    let corners = [(start, y), (start + width - GAP, y + height - GAP)];
+                    square.draw(canvas, &lines_of(square), corners)?;
                 }
                 y += height;
             }
@@ -115,13 +119,13 @@ impl HeatMap {
 }
 
 impl Square {
-    fn draw(&self, canvas: &Canvas<'_>, corners: [(i32, i32); 2]) -> Result<(), ChartError> {
+    fn draw(&self, canvas: &Canvas<'_>, lines: &[String], corners: [(i32, i32); 2]) -> Result<(), ChartError> {
         let opacity = FAINTEST + (STRONGEST - FAINTEST) * self.strength.clamp(0.0, 1.0);
         let fill = self.colour.light().mix(opacity).filled();
         canvas.area.draw(&Rectangle::new(corners, fill))?;
         let [(left, top), (right, bottom)] = corners;
         let middle = ((left + right) / 2, (top + bottom) / 2);
-        write_lines(&canvas.area, &self.lines, middle, &TEXT, HPos::Center)?;
+        write_lines(&canvas.area, lines, middle, &TEXT, HPos::Center)?;
         canvas.hit(Hit::between((left, top), (right, bottom), &self.says));
         Ok(())
     }

@@ -109,7 +109,7 @@ fn heat_map(name: &str) -> HeatMap {
     let square = |colour, strength: f64| Square {
         colour,
         strength,
-        lines: vec![format!("{strength}"), "weights".into()],
+        lines: vec![format!("{strength}"), "temporaries".into()],
         says: format!("{name}: {strength}"),
     };
     HeatMap {
@@ -117,15 +117,19 @@ fn heat_map(name: &str) -> HeatMap {
         subtitle: "The stronger, the more.".into(),
         x_title: "world_size".into(),
         legend: vec![("fits".into(), Colour::Less), ("does not fit".into(), Colour::More)],
-        columns: ["1", "2", "64"].map(String::from).to_vec(),
+        columns: ["1", "2", "4", "8", "16", "32", "64", name].map(String::from).to_vec(),
         rows: vec![
             (
                 name.into(),
-                vec![Some(square(Colour::More, 0.5)), Some(square(Colour::Less, 1.0)), None],
+                (0..8)
+                    .map(|at| Some(square(Colour::More, f64::from(at) / 8.0)))
+                    .collect(),
             ),
             (
                 "other".into(),
-                vec![None, Some(square(Colour::Less, 0.0)), Some(square(Colour::More, 1.0))],
+                (0..8)
+                    .map(|at| (at > 2).then(|| square(Colour::Less, f64::from(at) / 8.0)))
+                    .collect(),
             ),
         ],
     }

@@ -21,6 +21,7 @@ mod filters;
 mod front;
 mod group;
 mod html;
+mod judged;
 mod labels;
 mod ladder;
 mod made_up;

@@ -7,6 +7,7 @@ use super::failures::remedy;
 use super::figures::Figures;
 use super::sentence::Sentence;
 use crate::group::Group;
+use crate::judged::Judged;
 
 /// The most configurations that are named.
 const MOST_NAMED: usize = 2;
@@ -50,32 +51,7 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
     Some(Sentence::about(text, Figures::Predicted, groups))
 }
 
-struct Judged<'g> {
-    group: &'g Group,
-    fits: bool,
-    needed: f64,
-    budget: f64,
-}
-
-impl<'g> Judged<'g> {
-    fn of(group: &'g Group) -> Option<Self> {
-        let cell = group.cells.first()?;
-        Some(Self {
-            group,
-            fits: cell.text("predicted_verdict")? == "fits",
-            needed: cell
-                .number("predicted_needed_bytes")
-                .filter(|needed| needed.is_finite())?,
-            budget: cell
-                .number("predicted_budget_bytes")
-                .filter(|budget| budget.is_finite() && *budget > 0.0)?,
-        })
-    }
-
-    fn share(&self) -> f64 {
-        self.needed / self.budget
-    }
-
+impl Judged<'_> {
     /// The verdict on the only configuration.
     fn alone(&self, evidence: &Evidence<'_>, budget: &str) -> String {
         let (name, needed) = (self.named(evidence), bytes(self.needed.into()));

@@ -25,11 +25,7 @@ pub(super) fn growth(view: &View<'_>) -> Result<Growth, String> {
     };
     let shown = view.having(&columns);
     let axes = varying(&shown, view.axes);
-    let is_quantity = |axis: &&String| shown.iter().all(|group| quantity(view, group, axis).is_some());
-    let quantities = axes.iter().copied().filter(is_quantity).rev();
-    let over = quantities
-        .max_by_key(|axis| distinct(&shown, axis))
-        .ok_or("no axis is a quantity")?;
+    let over = longest_quantity(view, &shown, &axes).ok_or("no axis is a quantity")?;
     let others = Labels::new(&shown, axes.iter().copied().filter(|axis| *axis != over));
     let all = Labels::new(&shown, view.axes);
     let mut series: Vec<Series> = Vec::new();
@@ -93,6 +89,13 @@ fn sample(view: &View<'_>, group: &Group, over: &str, columns: &[&str], name: St
         says: format!("{name}: {}", said.join(", ")),
         label: (over == MODEL).then(|| group.axes[over].clone()),
     })
+}
+
+/// The axis that is a quantity in all groups and has the most values; the first of equal ones.
+pub(super) fn longest_quantity<'a>(view: &View<'_>, shown: &[&Group], axes: &[&'a String]) -> Option<&'a String> {
+    let is_quantity = |axis: &&String| shown.iter().all(|group| quantity(view, group, axis).is_some());
+    let quantities = axes.iter().copied().filter(is_quantity).rev();
+    quantities.max_by_key(|axis| distinct(shown, axis))
 }
 
 /// A group's place on an axis that is a quantity.

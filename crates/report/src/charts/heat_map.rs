@@ -4,11 +4,12 @@ use base::text::format;
 use chart::{Colour, HeatMap, Square};
 use trace::Category;
 
-use super::growth::quantity;
+use super::growth::{longest_quantity, quantity};
 use super::view::{View, few_enough, said, varying};
 use crate::axes::last_part;
 use crate::group::Group;
-use crate::labels::{Labels, distinct};
+use crate::judged::Judged;
+use crate::labels::Labels;
 
 /// The most columns whose squares are wide enough for their words.
 const MAX_COLUMNS: usize = 8;
@@ -18,18 +19,12 @@ const STRONGEST: f64 = 4.0;
 /// A column for each value of the quantity with the most values, a row for the rest; what is needed of the budget, and
 /// its largest part.
 pub(super) fn heat_map(view: &View<'_>) -> Result<HeatMap, String> {
-    let shown: Vec<&Group> = view.groups.iter().filter(|group| Need::of(group).is_some()).collect();
+    let shown: Vec<&Group> = view.groups.iter().filter(|group| Judged::of(group).is_some()).collect();
     if shown.is_empty() {
         return Err("no cell has a budget".into());
     }
     let axes = varying(&shown, view.axes);
-    let is_quantity = |axis: &&String| shown.iter().all(|group| quantity(view, group, axis).is_some());
-    let over = axes
-        .iter()
-        .copied()
-        .filter(is_quantity)
-        .max_by_key(|axis| distinct(&shown, axis));
-    let over = over.ok_or("no axis is a quantity")?;
+    let over = longest_quantity(view, &shown, &axes).ok_or("no axis is a quantity")?;
     let mut columns: Vec<(f64, String)> = Vec::new();
     for group in &shown {
         let name = &group.axes[over];
@@ -59,9 +54,12 @@ pub(super) fn heat_map(view: &View<'_>) -> Result<HeatMap, String> {
         });
         let column = columns.iter().position(|(_, known)| *known == group.axes[over]);
         let place = column.and_then(|column| rows[row].1.get_mut(column));
-        if let (Some(place), Some(need)) = (place, Need::of(group))
+        if let (Some(place), Some(judged)) = (place, Judged::of(group))
             && place
-                .replace(need.square(&format!("{name}, {} {}", last_part(over), group.axes[over])))
+                .replace(square(
+                    &judged,
+                    &format!("{name}, {} {}", last_part(over), group.axes[over]),
+                ))
                 .is_some()
         {
             return Err(format!("two cells are `{name}` with {over} {}", group.axes[over]));
@@ -69,11 +67,12 @@ pub(super) fn heat_map(view: &View<'_>) -> Result<HeatMap, String> {
     }
     few_enough(&first_of_rows)?;
     Ok(HeatMap {
-        title: view.title("Memory needed of the budget"),
-        subtitle: view.subtitle(&format!(
-            "The share of the budget, and the largest part of it at the peak. The stronger, the more.{}",
+        title: "Predicted memory needed of the budget".into(),
+        subtitle: format!(
+            "Computed from shapes, not measured. The share of the budget, and the largest part of what is allocated at the \
+             peak. The stronger a colour, the larger the share.{}",
             others.explained()
-        )),
+        ),
         x_title: over.clone(),
         legend: vec![("fits".into(), Colour::Less), ("does not fit".into(), Colour::More)],
         columns: columns.into_iter().map(|(_, name)| name).collect(),
@@ -81,62 +80,42 @@ pub(super) fn heat_map(view: &View<'_>) -> Result<HeatMap, String> {
     })
 }
 
-/// What a plan needs of its budget.
-struct Need<'g> {
-    group: &'g Group,
-    fits: bool,
-    needed: f64,
-    budget: f64,
+/// The square of a plan: its share, and its largest part.
+fn square(judged: &Judged<'_>, name: &str) -> Square {
+    let share = judged.share();
+    let percent = format!("{}%", format::number((100.0 * share).into(), 0));
+    let mut lines = vec![percent.clone()];
+    lines.extend(largest_part(judged.group).map(str::to_owned));
+    let strength = match judged.fits {
+        true => share,
+        false => (share.max(1.0).log2() / STRONGEST.log2()).max(0.2),
+    };
+    Square {
+        colour: if judged.fits { Colour::Less } else { Colour::More },
+        strength,
+        says: format!("{name}: {} of {}, {percent}", said(judged.needed), said(judged.budget)),
+        lines,
+    }
 }
 
-impl<'g> Need<'g> {
-    fn of(group: &'g Group) -> Option<Self> {
-        let cell = group.cells.first()?;
-        let number = |column: &str| cell.number(column).filter(|bytes| bytes.is_finite() && *bytes > 0.0);
-        Some(Self {
-            group,
-            fits: cell.text("predicted_verdict")? == "fits",
-            needed: number("predicted_needed_bytes")?,
-            budget: number("predicted_budget_bytes")?,
-        })
-    }
-
-    fn square(&self, name: &str) -> Square {
-        let share = self.needed / self.budget;
-        let percent = format!("{}%", format::number((100.0 * share).into(), 0));
-        let mut lines = vec![percent.clone()];
-        lines.extend(self.largest_part().map(str::to_owned));
-        let strength = match self.fits {
-            true => share,
-            false => (share.max(1.0).log2() / STRONGEST.log2()).max(0.2),
-        };
-        Square {
-            colour: if self.fits { Colour::Less } else { Colour::More },
-            strength,
-            says: format!("{name}: {} of {}, {percent}", said(self.needed), said(self.budget)),
-            lines,
-        }
-    }
-
-    /// The category of which most is allocated at the peak, in a word.
-    fn largest_part(&self) -> Option<&'static str> {
-        let bytes = |category: Category| {
-            let column = format!("predicted_allocated_peak_{}_bytes", category.name());
-            self.group.cells[0].number(&column).unwrap_or(0.0)
-        };
-        let largest = Category::ALL
-            .into_iter()
-            .filter(|category| category.is_tensor())
-            .max_by(|a, b| bytes(*a).total_cmp(&bytes(*b)))?;
-        Some(match largest {
-            Category::Parameter => "weights",
-            Category::Adapter => "adapters",
-            Category::OptimizerState => "states",
-            Category::Gradient => "gradients",
-            Category::Activation => "activations",
-            Category::Input => "inputs",
-            Category::Temporary => "temporaries",
-            Category::Host | Category::Offloaded => return None,
-        })
-    }
+/// The category of which most is allocated at the peak, in a word.
+fn largest_part(group: &Group) -> Option<&'static str> {
+    let cell = group.cells.first()?;
+    let bytes = |category: Category| {
+        let column = format!("predicted_allocated_peak_{}_bytes", category.name());
+        cell.number(&column).filter(|bytes| *bytes > 0.0)
+    };
+    let tensors = Category::ALL.into_iter().filter(|category| category.is_tensor());
+    let known = tensors.filter_map(|category| Some((category, bytes(category)?)));
+    let (largest, _) = known.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some(match largest {
+        Category::Parameter => "weights",
+        Category::Adapter => "adapters",
+        Category::OptimizerState => "states",
+        Category::Gradient => "gradients",
+        Category::Activation => "activations",
+        Category::Input => "inputs",
+        Category::Temporary => "temporaries",
+        Category::Host | Category::Offloaded => return None,
+    })
 }
