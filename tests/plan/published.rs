@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use expctl::spec::{self, Overrides};
 
 /// The sources that were searched for figures of one GPU.
-const SOURCES: [&str; 35] = [
+const SOURCES: [&str; 38] = [
     "huggingface/transformers/blob/98513df/docs/source/en/perf_train_gpu_one.mdx",
     "modelscope/ms-swift/tree/3602360/examples/train/tuners",
     "modelscope/ms-swift/tree/3602360/examples/train/multi-gpu",
@@ -25,6 +25,9 @@ const SOURCES: [&str; 35] = [
     "ml-explore/mlx-lm/pull/330",
     "fms-acceleration/tree/24bdadb/scripts/benchmarks/refs)",
     "fms-acceleration/blob/24bdadb/scripts/benchmarks/refs/a100_80gb.csv)",
+    "fms-acceleration/commits/24bdadb/scripts/benchmarks/refs)",
+    "fms-acceleration/blob/733992a/scripts/benchmarks/refs/a100_80gb_liger.csv)",
+    "fms-acceleration/tree/3cf092a/scripts/benchmarks/refs_orca",
     "fms-acceleration/tree/876e2ed/scripts/benchmarks/refs_orca",
     "Lightning-AI/litgpt/blob/26857050",
     "AnswerDotAI/fsdp_qlora/blob/05ed9f2a",
