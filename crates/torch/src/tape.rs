@@ -74,7 +74,8 @@ pub(super) struct Tape {
     pub(super) casts: RefCell<Vec<Option<View>>>,
     /// The release of PyTorch.
     pub(super) pytorch: Pytorch,
-    /// Blocks are given to checkpoints with all arguments but the first, which the graph holds on to.
+    /// Checkpoints are given a block's arguments but the first by keyword, and the graph holds on to these. Of them only the
+    /// mask is large enough to count.
     pub(super) checkpoints_within: bool,
     /// cuBLAS' workspaces that stay: one for the thread of the forward pass, one for that of the backward pass.
     pub(super) workspaces: [Cell<Option<StorageId>>; 2],
@@ -258,7 +259,7 @@ impl Tape {
         self.memory.borrow_mut().trace.step_end();
     }
 
-    /// Another stream uses the storage, until [`Self::synchronize`].
+    /// Another stream uses the storage: once it is freed, it waits for that stream.
     pub(super) fn record_stream(&self, storage: StorageId) {
         let memory = &mut *self.memory.borrow_mut();
         if let Some(storage) = memory.storages.get(storage.index()) {

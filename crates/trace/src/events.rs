@@ -107,7 +107,7 @@ pub enum Event {
         /// The block.
         block: Block,
     },
-    /// All streams are done with what they use.
+    /// The other streams are done with all that was freed.
     Synchronize,
     /// The following blocks are allocated for this stream, the first of which is that of computation; an allocator keeps
     /// those of each apart.
@@ -256,7 +256,7 @@ impl Trace {
         self.written.push(Event::StepEnd);
     }
 
-    /// Has another stream use a block until [`Self::synchronize`].
+    /// Has another stream use a block: once it is freed, it waits for [`Self::wait_for`] or [`Self::synchronize`].
     pub fn record_stream(&mut self, block: Block) {
         self.written.push(Event::RecordStream { block });
     }

@@ -121,7 +121,7 @@ impl CachingAllocator {
 
     /// True if events that leave the blocks which they found, such as a step's, would find the same free blocks as they
     /// did when the device had been called `device_calls` times. Free blocks are what segments have beside the blocks
-    /// in use.
+    /// in use and those that are awaited, which a step leaves as it found them, too.
     pub(super) fn is_steady_since(&self, device_calls: u64) -> bool {
         self.device_calls == device_calls && !self.collects()
     }
@@ -170,7 +170,7 @@ impl CachingAllocator {
             id = self.reserve(size, of);
         }
         if id.is_none() {
-            // What the other streams are done with now goes back to the device, and is not looked at.
+            // As in PyTorch, the pool is not searched again for what becomes free here.
             self.empty_cache();
             self.stats.retries += 1;
             id = self.reserve(size, of);
@@ -222,15 +222,16 @@ impl CachingAllocator {
     }
 
     /// A malloc of `bytes` bytes that are freed at once, which changes peaks alone. Gives the bytes of their block;
-    /// `None`, and nothing has changed, where no free block will do or settings let the two calls change more.
+    /// `None` where no free block will do or settings let the two calls change more; then nothing has changed but what
+    /// [`Self::malloc`] frees first.
     pub(super) fn malloc_and_free(&mut self, bytes: u64) -> Option<u64> {
-        self.free_done();
         let settings = &self.settings;
         let is_plain = !settings.expandable_segments && settings.max_split_size.is_none() && !self.collects();
         if !is_plain || bytes == 0 || bytes > LARGEST_REQUEST {
             return None;
         }
-        let size = block_size(bytes, &settings.roundup_power2_divisions);
+        self.free_done();
+        let size = block_size(bytes, &self.settings.roundup_power2_divisions);
         let pool = self.pool_of(size);
         let (id, _) = self.pools[pool].free.first_at_least(size)?;
         let block = &self.blocks[id];

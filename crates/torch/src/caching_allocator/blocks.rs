@@ -13,9 +13,9 @@ pub(super) struct BlockId(u32);
 pub(super) struct Block {
     pub address: u64,
     pub size: u64,
-    /// Bytes as asked for, while it is in use.
+    /// Bytes as asked for, while it is in use or awaited.
     pub requested: u64,
-    /// Its pool's count of searches when it became free.
+    /// The count of searches of its kind of pool when it became free.
     pub free_since: u64,
     /// The piece before it.
     pub previous: Option<BlockId>,

@@ -225,9 +225,7 @@ impl Replay {
             }
             Event::Module(module) => self.moment.module = Some(module),
             Event::Step(step) => self.moment.step = step,
-            Event::EmptyCache => {
-                allocator.empty_cache();
-            }
+            Event::EmptyCache => allocator.empty_cache(),
             Event::StepEnd => {
                 let stats = &allocator.stats().all;
                 self.reserved.allocated_after_steps.add(stats.allocated.current);
@@ -443,7 +441,7 @@ mod tests {
         assert_eq!((replayed.stats.retries, replayed.out_of_memory), (1, None));
     }
 
-    /// A trace of random blocks, half of which are freed at once.
+    /// A trace of random blocks, half of which are freed at once. Another stream uses some of the others.
     fn passing_trace(seed: u64) -> Trace {
         let mut random = base::random::stream(seed, "blocks");
         let mut trace = Trace::new();
@@ -455,13 +453,21 @@ mod tests {
                 let bytes = 1 + random.random_range(0..3u64 << power);
                 let block = trace.alloc(bytes, Category::Temporary);
                 match random.random_range(0..4) {
-                    0 => live.push(block),
+                    0 => {
+                        if block.index().is_multiple_of(3) {
+                            trace.record_stream(block);
+                        }
+                        live.push(block);
+                    }
                     1 if !live.is_empty() => {
                         let place = random.random_range(0..live.len());
                         trace.free(live.swap_remove(place));
                         trace.free(block);
                     }
                     _ => trace.free(block),
+                }
+                if random.random_range(0..20) == 0 {
+                    trace.synchronize();
                 }
             }
         }
@@ -493,6 +499,10 @@ mod tests {
                     }
                     Event::Alloc { block, bytes, .. } => blocks[block.index()] = allocator.malloc(bytes).ok(),
                     Event::Free { block } => allocator.free(blocks[block.index()].take().unwrap()),
+                    Event::RecordStream { block } => {
+                        allocator.record_stream(blocks[block.index()].as_ref().unwrap(), block.number());
+                    }
+                    Event::Synchronize => allocator.synchronize(),
                     _ => {}
                 }
                 highest[phase] = highest[phase].max(allocator.stats().all.allocated.current);
