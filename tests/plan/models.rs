@@ -61,3 +61,16 @@ fn the_page_names_every_family() {
         assert!(text.contains(&format!("`{}`", family.name())), "{}", family.name());
     }
 }
+
+#[test]
+fn a_release_lacks_models_that_came_after_it() {
+    let release = |version: &str| format!("torch.transformers_version={version}");
+    let of = |version: &str| {
+        let arguments = ["plan", "--model", "phi-4-mini", "--gpu", "a100-80gb", "--set"];
+        Project::empty().expctl(&[&arguments[..], &[release(version).as_str()]].concat())
+    };
+    of("4.48.3")
+        .exits(2)
+        .stderr_has("transformers 4.48.3 has no Phi3 that rotates a share of each head");
+    of("4.49.0").exits(0);
+}
