@@ -54,7 +54,7 @@ enum Output {
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    // The page is the same in whatever order a shell lists the files.
+    // The page does not depend on the order of the files.
     let mut specs = args.specs;
     specs.sort();
     specs.dedup();

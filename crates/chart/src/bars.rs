@@ -9,7 +9,7 @@ use super::canvas::{self, Canvas, Head, LINE, themed, tick_decimals, write, writ
 use super::colour::{BACKGROUND, Colour, MUTED, TEXT};
 use super::error::ChartError;
 use super::hit::Hit;
-use super::legend::{Legend, Mark};
+use super::legend::Legend;
 use super::text::{text_width, wrapped};
 use super::theme::{LETTERS, MARGIN, WIDTH};
 
@@ -77,12 +77,7 @@ impl Bars {
     /// # Errors
     /// plotters cannot draw it.
     pub fn draw(&self) -> Result<String, ChartError> {
-        let entries = self.legend.iter().map(|(name, colour)| (name.clone(), colour.light()));
-        let head = Head::new(
-            &self.title,
-            &self.subtitle,
-            Legend::new(entries.collect(), Mark::Square, 20),
-        );
+        let head = Head::new(&self.title, &self.subtitle, Legend::of_colours(&self.legend));
         let labels: Vec<Vec<String>> = self
             .rows
             .iter()

@@ -7,7 +7,7 @@ use super::canvas::{self, Canvas, Head, LINE, write_lines};
 use super::colour::{Colour, MUTED, TEXT};
 use super::error::ChartError;
 use super::hit::Hit;
-use super::legend::{Legend, Mark};
+use super::legend::Legend;
 use super::text::{text_width, wrapped};
 use super::theme::{LETTERS, MARGIN, WIDTH};
 
@@ -48,7 +48,7 @@ const PADDING: i32 = 4;
 const SPACE: i32 = 10;
 /// The widest name of a row, in pixels. Longer ones have several lines.
 const WIDEST: i32 = 260;
-/// The opacity of a colour of no strength, and what a strength of 1 adds: letters stand out from both.
+/// The opacity of a colour whose strength is 0, and of one whose strength is 1: letters stand out from both.
 const FAINTEST: f64 = 0.06;
 pub(super) const STRONGEST: f64 = 0.42;
 
@@ -58,12 +58,7 @@ impl HeatMap {
     /// # Errors
     /// plotters cannot draw it.
     pub fn draw(&self) -> Result<String, ChartError> {
-        let entries = self.legend.iter().map(|(name, colour)| (name.clone(), colour.light()));
-        let head = Head::new(
-            &self.title,
-            &self.subtitle,
-            Legend::new(entries.collect(), Mark::Square, 20),
-        );
+        let head = Head::new(&self.title, &self.subtitle, Legend::of_colours(&self.legend));
         let names: Vec<Vec<String>> = self
             .rows
             .iter()

@@ -2,6 +2,7 @@
 
 use plotters::style::RGBColor;
 
+use super::colour::Colour;
 use super::text::{text_width, wrapped};
 use super::theme::{LETTERS, MARGIN, WIDTH};
 
@@ -57,6 +58,12 @@ impl Legend {
             places,
             rows,
         }
+    }
+
+    /// A legend of named colours, each beside a square of it.
+    pub(super) fn of_colours(colours: &[(String, Colour)]) -> Self {
+        let entries = colours.iter().map(|(name, colour)| (name.clone(), colour.light()));
+        Self::new(entries.collect(), Mark::Square, 20)
     }
 
     /// A legend without entries.
