@@ -84,6 +84,7 @@ pub(super) fn torch_configuration(
         peft,
         bitsandbytes,
         pytorch,
+        deepspeed: torch::Deepspeed::TODAY,
         device_map: cell.torch.device_map == Some(true),
         ranks: ranks(cell, &transformers),
         free_bytes: gpu.map(|gpu| gpu.total_bytes - Context::of(Some(gpu), cell.world_size).likely),

@@ -8,7 +8,7 @@ use options::{
 
 use super::dtype::Dtype;
 use super::gpu::ComputeCapability;
-use super::versions::{Bitsandbytes, Peft, Pytorch, Transformers};
+use super::versions::{Bitsandbytes, Deepspeed, Peft, Pytorch, Transformers};
 
 /// The kernels whose memory is traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +84,60 @@ impl Fsdp {
     }
 }
 
+/// What ZeRO keeps on the CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offload {
+    /// Its memory there is pinned, which PyTorch's allocator of the host rounds up to a power of two.
+    pub pinned: bool,
+}
+
+/// How DeepSpeed's ZeRO shares a training.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Zero {
+    /// What is shared: with 1 the optimizer's states, with 2 gradients too, with 3 parameters too.
+    pub stage: u8,
+    /// The ranks that share; one may be alone.
+    pub ranks: u64,
+    /// The rank that is traced; `None` for the one whose share has parts of the most parameters. With stage 3 all are alike.
+    pub rank: Option<u64>,
+    /// The master weights and the optimizer's states are on the CPU.
+    pub offload_optimizer: Option<Offload>,
+    /// A rank's parts of the parameters are on the CPU.
+    pub offload_param: Option<Offload>,
+    /// Another stream reduces gradients, and gathers parameters.
+    pub overlap_comm: bool,
+    /// Gradients are copied into a bucket before they are reduced.
+    pub contiguous_gradients: bool,
+    /// A bucket is reduced slice by slice, each to the rank that it belongs to.
+    pub reduce_scatter: bool,
+    /// With stage 1 and 2, parameters lie in the flat tensor in turn, so that ranks reduce in turn.
+    pub round_robin_gradients: bool,
+    /// Elements of a bucket of gradients.
+    pub reduce_bucket_size: u64,
+    /// Elements of a rank's part that the optimizer of stage 3 steps at once.
+    pub sub_group_size: u64,
+    /// Elements that stage 3 gathers ahead.
+    pub prefetch_bucket_size: u64,
+    /// Parameters of as many elements stay whole with stage 3.
+    pub param_persistence_threshold: u64,
+    /// Elements that stay whole at most.
+    pub model_persistence_threshold: u64,
+    /// Elements that are whole at most before stage 3 stops gathering ahead.
+    pub max_live_parameters: u64,
+    /// A parameter that is used again within so many elements stays whole.
+    pub max_reuse_distance: u64,
+    /// With stage 3, a linear layer keeps its input and its parameter instead of the whole weight.
+    pub memory_efficient_linear: bool,
+    /// The format that gradients are added up in; `None` for the parameters' own.
+    pub grad_accum_dtype: Option<Dtype>,
+    /// The format of the master weights; and of the optimizer's states.
+    pub master_dtype: Dtype,
+    /// The model is shared while it is made (`zero.Init`).
+    pub init: bool,
+    /// The CPU is so far ahead of the GPU that what another stream uses stays reserved until the CPU waits.
+    pub cpu_leads: bool,
+}
+
 /// How several ranks train together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ranks {
@@ -91,6 +145,8 @@ pub enum Ranks {
     Ddp(Ddp),
     /// Each holds a part of all.
     Fsdp(Fsdp),
+    /// Each holds a part of what DeepSpeed's stage says.
+    Zero(Zero),
 }
 
 /// A model and how it is trained.
@@ -161,6 +217,8 @@ pub struct Configuration {
     pub bitsandbytes: Bitsandbytes,
     /// The release of PyTorch.
     pub pytorch: Pytorch,
+    /// The release of DeepSpeed.
+    pub deepspeed: Deepspeed,
     /// Weights that stay as they are come to the GPU by `from_pretrained` with a `device_map`, and not by
     /// `model.to("cuda")` after it.
     pub device_map: bool,
@@ -208,6 +266,7 @@ impl Configuration {
             peft: Peft::TODAY,
             bitsandbytes: Bitsandbytes::TODAY,
             pytorch: Pytorch::TODAY,
+            deepspeed: Deepspeed::TODAY,
             device_map: false,
             ranks: None,
             free_bytes: None,
@@ -229,8 +288,21 @@ impl Configuration {
     pub(super) fn fsdp(&self) -> Option<&Fsdp> {
         match &self.ranks {
             Some(Ranks::Fsdp(fsdp)) => Some(fsdp),
-            Some(Ranks::Ddp(_)) | None => None,
+            Some(Ranks::Ddp(_) | Ranks::Zero(_)) | None => None,
         }
+    }
+
+    /// How ZeRO is made, if it shares the training.
+    pub(super) fn zero(&self) -> Option<&Zero> {
+        match &self.ranks {
+            Some(Ranks::Zero(zero)) => Some(zero),
+            Some(Ranks::Ddp(_) | Ranks::Fsdp(_)) | None => None,
+        }
+    }
+
+    /// True if a rank holds a part of each parameter.
+    pub(super) fn shares_parameters(&self) -> bool {
+        self.fsdp().is_some() || self.zero().is_some_and(|zero| zero.stage == 3)
     }
 
     /// The format of autocast, if it is on.
@@ -259,10 +331,10 @@ impl Configuration {
         self.dtype == options::Dtype::Int8 && self.bitsandbytes.has_tiled_int8
     }
 
-    /// True if the first step does what none after it does: it may put tiles in the place of weights, and FSDP1 learns the
-    /// order of the forward pass.
+    /// True if the first step does what none after it does: it may put tiles in the place of weights, and FSDP1 and ZeRO
+    /// learn the order of the forward pass.
     pub(super) fn first_step_differs(&self) -> bool {
-        self.tiles_weights() || self.fsdp().is_some_and(|fsdp| !fsdp.per_parameter)
+        self.tiles_weights() || self.zero().is_some() || self.fsdp().is_some_and(|fsdp| !fsdp.per_parameter)
     }
 
     /// True if a step leaves nothing that the next one releases or adds to, so that its events can be repeated.
@@ -272,6 +344,8 @@ impl Configuration {
             && !self.has_unstepped()
             // The next forward pass releases the gradients.
             && !self.fsdp().is_some_and(|fsdp| fsdp.use_orig_params)
+            // The next step gathers small parameters again.
+            && !self.zero().is_some_and(|zero| zero.stage == 3)
             // Only some steps renew its projections.
             && self.optim != Optimizer::Rsvd
     }

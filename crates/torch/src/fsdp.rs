@@ -20,7 +20,6 @@ use super::view::{StorageId, UnitId};
 
 /// Streams beside that of computation, whose allocations the allocator keeps apart (`_init_streams`).
 mod stream {
-    pub(super) const COMPUTE: u8 = 0;
     pub(super) const UNSHARD: u8 = 1;
     pub(super) const PRE_UNSHARD: u8 = 2;
     pub(super) const POST_BACKWARD: u8 = 3;

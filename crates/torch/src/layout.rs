@@ -64,6 +64,15 @@ impl Layout {
         }
     }
 
+    /// So many elements in a row. Of more than a dimension can have here, there may be up to 65,535 more.
+    pub(super) fn row(elements: u64) -> Self {
+        const WIDTH: u32 = 1 << 16;
+        match u32::try_from(elements) {
+            Ok(elements) => Self::contiguous(&[elements]),
+            Err(_) => Self::contiguous(&[elements.div_ceil(u64::from(WIDTH)) as u32, WIDTH]),
+        }
+    }
+
     pub(super) fn dims(&self) -> &[u32] {
         &self.dims
     }

@@ -132,6 +132,16 @@ impl<'t> OptimizerState<'t> {
         }
     }
 
+    /// True once a step has made states.
+    pub(super) fn has_states(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// `optimizer.step()` of one parameter alone, which has states unless the step is its first.
+    pub(super) fn step_alone(&mut self, tape: &'t Tape, parameter: &Tensor<'t>, is_first: bool) {
+        self.step_together(tape, std::slice::from_ref(parameter), is_first);
+    }
+
     /// `optimizer.step()`.
     pub(super) fn step(&mut self, tape: &'t Tape, parameters: &Groups<'t>) {
         let is_first = self.held.is_empty();

@@ -15,6 +15,7 @@ use super::graph::{Graph, Leaf};
 use super::layout::Layout;
 use super::versions::Pytorch;
 use super::view::{Edge, StorageId, UnitId, View};
+use super::zero::Sharing;
 
 /// The fate of the tensors that an operation saves for backward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +60,15 @@ pub(super) struct Tape {
     evaluates: Cell<bool>,
     /// The backward pass ends in a reduction of the gradients over all ranks.
     pub(super) reduces: Cell<bool>,
+    /// The micro-batch is the last of its step.
+    pub(super) syncs: Cell<bool>,
+    /// What ranks share by ZeRO, once it is shared.
+    pub(super) sharing: RefCell<Option<Sharing>>,
+    /// ZeRO takes the gradients as they come; with stage 3, it has the parameters in parts, and its linear layers keep
+    /// their arguments.
+    pub(super) reduces_gradients: bool,
+    pub(super) partitions_parameters: bool,
+    pub(super) keeps_arguments: bool,
     /// What ranks share by FSDP, once it is shared, and the unit at work.
     pub(super) units: RefCell<Option<Units>>,
     pub(super) unit: Cell<Option<UnitId>>,
@@ -227,9 +237,16 @@ impl Tape {
             autocast: Cell::new(None),
             evaluates: Cell::new(false),
             reduces: Cell::new(false),
+            syncs: Cell::new(true),
+            sharing: RefCell::default(),
+            reduces_gradients: configuration.zero().is_some(),
+            partitions_parameters: configuration.zero().is_some_and(|zero| zero.stage == 3),
+            keeps_arguments: configuration
+                .zero()
+                .is_some_and(|zero| zero.stage == 3 && zero.memory_efficient_linear),
             units: RefCell::default(),
             unit: Cell::default(),
-            is_sharded: configuration.fsdp().is_some(),
+            is_sharded: configuration.shares_parameters(),
             sees_gathered_format: configuration.fsdp().is_some_and(|fsdp| fsdp.per_parameter),
             in_backward: Cell::new(false),
             uncast: RefCell::default(),
@@ -278,6 +295,14 @@ impl Tape {
         if let Some(storage) = memory.storages.get(storage.index()) {
             memory.trace.wait_for(storage.block);
         }
+    }
+
+    /// Allocates on another stream.
+    pub(super) fn on<R>(&self, stream: u8, work: impl FnOnce() -> R) -> R {
+        self.stream(stream);
+        let result = work();
+        self.stream(0);
+        result
     }
 
     pub(super) fn synchronize(&self) {
@@ -404,13 +429,43 @@ impl Tape {
 
     /// Gives the storage another block in place of its own.
     pub(super) fn reallocate(&self, storage: StorageId, bytes: u64) {
-        if storage == StorageId::NOWHERE {
+        if storage.is_nowhere() {
             return;
         }
         let memory = &mut *self.memory.borrow_mut();
         let block = memory.alloc(bytes, memory.storages[storage.index()].category);
         let before = std::mem::replace(&mut memory.storages[storage.index()].block, block);
         memory.trace.free(before);
+    }
+
+    /// Frees the block of a storage, which gets that of another in its place: what it holds is a part of that.
+    pub(super) fn move_into(&self, storage: StorageId, other: StorageId) {
+        let memory = &mut *self.memory.borrow_mut();
+        let block = memory.storages[other.index()].block;
+        let before = std::mem::replace(&mut memory.storages[storage.index()].block, block);
+        memory.trace.free(before);
+    }
+
+    /// Frees the blocks of storages, which get parts of another block later, as `make` gives it.
+    pub(super) fn move_after(&self, storages: &[StorageId], make: impl FnOnce() -> StorageId) {
+        {
+            let memory = &mut *self.memory.borrow_mut();
+            for storage in storages {
+                memory.trace.free(memory.storages[storage.index()].block);
+            }
+        }
+        let other = make();
+        let memory = &mut *self.memory.borrow_mut();
+        let block = memory.storages[other.index()].block;
+        for storage in storages {
+            memory.storages[storage.index()].block = block;
+        }
+    }
+
+    /// Takes the gradient of a leaf, and gives its storage.
+    pub(super) fn take_leaf_gradient(&self, leaf: usize) -> Option<StorageId> {
+        let gradient = self.graph.borrow_mut().leaves[leaf].grad.take();
+        gradient.map(|gradient| gradient.storage)
     }
 
     /// Bytes of each live storage of such categories, in the order of allocation.
@@ -430,13 +485,13 @@ impl Tape {
     }
 
     pub(super) fn retain(&self, storage: StorageId) {
-        if storage != StorageId::NOWHERE {
+        if !storage.is_nowhere() {
             self.memory.borrow_mut().storages[storage.index()].holders += 1;
         }
     }
 
     pub(super) fn release(&self, storage: StorageId) {
-        if storage == StorageId::NOWHERE {
+        if storage.is_nowhere() {
             return;
         }
         let memory = &mut *self.memory.borrow_mut();
@@ -455,12 +510,12 @@ impl Tape {
 
     /// True if the storage has one holder.
     pub(super) fn is_sole(&self, storage: StorageId) -> bool {
-        storage != StorageId::NOWHERE && self.memory.borrow().storages[storage.index()].holders == 1
+        !storage.is_nowhere() && self.memory.borrow().storages[storage.index()].holders == 1
     }
 
     /// Records the purpose of a storage. Only temporary storages change theirs, unless `always`.
     fn label(&self, storage: StorageId, category: Category, always: bool) {
-        if storage == StorageId::NOWHERE {
+        if storage.is_nowhere() {
             return;
         }
         let memory = &mut *self.memory.borrow_mut();

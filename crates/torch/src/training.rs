@@ -65,6 +65,7 @@ fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[Step
     let (mut trainable, unstepped, members) = (loader.trainable, loader.unstepped, loader.members);
     let leaves = trainable.len() + unstepped.len();
     let mut reducer = None;
+    let mut masters = Vec::new();
     if let Some(ranks) = &configuration.ranks {
         // Accelerate wraps the model when the training begins.
         tape.phase(Phase::Idle);
@@ -77,6 +78,10 @@ fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[Step
                 tape.shard(fsdp, &members, &configuration.model);
                 trainable = tape.sharded(&trainable);
             }
+            Ranks::Zero(zero) if zero.stage == 3 => {
+                masters = tape.share_partitioned(configuration, *zero, &members, &trainable);
+            }
+            Ranks::Zero(zero) => masters = tape.share_flat(configuration, *zero, &trainable),
         }
     }
     let mut training = Training {
@@ -87,6 +92,7 @@ fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[Step
         unstepped,
         leaves,
         reducer,
+        masters,
         optimizer: OptimizerState::new(configuration),
         previous: None,
         saved: Vec::new(),
@@ -153,6 +159,8 @@ struct Training<'t, 'c> {
     /// The number of leaves that are parameters.
     leaves: usize,
     reducer: Option<Reducer<'t>>,
+    /// ZeRO's master weights, of each group that is stepped by itself.
+    masters: Vec<Tensor<'t>>,
     optimizer: OptimizerState<'t>,
     previous: Option<StepOutputs<'t>>,
     /// What saving the model left.
@@ -195,6 +203,7 @@ impl Training<'_, '_> {
             let is_last = number + 1 == micros.len();
             self.tape.reduces.set(self.reducer.is_some() && is_last);
             self.tape.sync_units(is_last);
+            self.tape.syncs.set(is_last);
             self.micro_batch(micro);
         }
         let tape = self.tape;
@@ -203,6 +212,13 @@ impl Training<'_, '_> {
             name: "optimizer",
             layer: None,
         });
+        if self.configuration.zero().is_some() {
+            // It clips in place.
+            tape.step_of_zero(self.configuration.optim, &mut self.optimizer, &self.masters);
+            tape.step_end();
+            tape.phase(Phase::Idle);
+            return self.end_step(zero_grad);
+        }
         if self.configuration.max_grad_norm > 0.0 {
             match self.configuration.fsdp().is_some_and(Fsdp::clips_shards) {
                 true => tape.clip_sharded_grad_norm(self.trainable.len()),
@@ -217,6 +233,11 @@ impl Training<'_, '_> {
         }
         tape.step_end();
         tape.phase(Phase::Idle);
+        self.end_step(zero_grad);
+    }
+
+    /// What the loop does once the step is counted.
+    fn end_step(&mut self, zero_grad: ZeroGrad) {
         if zero_grad == ZeroGrad::AfterStep {
             self.zero_grad();
         }
@@ -256,12 +277,17 @@ impl Training<'_, '_> {
         } else {
             micro.unpadded
         });
+        tape.begin_forward_of_zero();
         let ids = tape.input(micro);
         let autocast = configuration.autocast_dtype();
         let output = tape.autocast(autocast, || {
             tape.within(Mode::Record, || {
                 tape.in_unit(tape.root_unit(), false, || {
-                    model.forward(tape, configuration, micro, &ids)
+                    let forward = || tape.in_container(None, false, || model.forward(tape, configuration, micro, &ids));
+                    match configuration.adapter {
+                        Some(_) => tape.in_container(None, false, forward),
+                        None => forward(),
+                    }
                 })
             })
         });
@@ -273,6 +299,7 @@ impl Training<'_, '_> {
         let Output { loss, logits, cache } = output;
         let outputs = (configuration.outputs != OutputLifetime::None).then_some((logits, cache));
         tape.phase(Phase::Backward);
+        tape.begin_backward_of_zero();
         loss.backward(&|frame: &Frame| tape.autocast(autocast, || model.recompute(tape, frame)));
         let history = tape.clear_graph(self.leaves);
         // Where outputs do not leave the forward pass, of the loss only a detached number does.

@@ -10,6 +10,22 @@ pub(super) struct StorageId(u32);
 impl StorageId {
     /// The storage of a tensor without memory, which a stopped recomputation would have made.
     pub(super) const NOWHERE: Self = Self(u32::MAX);
+    /// Storages from here on have no memory.
+    const FIRST_NOWHERE: u32 = u32::MAX - u16::MAX as u32;
+
+    /// The storage of a parameter that has memory while it is whole.
+    pub(super) fn of_parameter(number: usize) -> Self {
+        Self(Self::FIRST_NOWHERE + number as u32)
+    }
+
+    /// The number of the parameter, if it is a storage of one.
+    pub(super) fn parameter(self) -> Option<usize> {
+        self.0.checked_sub(Self::FIRST_NOWHERE).map(|number| number as usize).filter(|_| self != Self::NOWHERE)
+    }
+
+    pub(super) fn is_nowhere(self) -> bool {
+        self.0 >= Self::FIRST_NOWHERE
+    }
 
     pub(super) fn new(index: usize) -> Self {
         Self(index as u32)

@@ -24,6 +24,7 @@ impl<'t> Tensor<'t> {
         tape.walk_back(0, root, &ones, recompute);
         tape.in_backward.set(false);
         tape.end_backward_of_units();
+        tape.end_backward_of_zero();
         drop(ones);
     }
 }
@@ -40,6 +41,7 @@ impl Tape {
             self.run(index, recompute);
         }
         self.after_nodes(first);
+        self.after_nodes_of_modules(first);
     }
 
     /// Marks what is reached from `root`, back to `first`, and counts what each leaf will be given.
@@ -93,6 +95,7 @@ impl Tape {
         drop(graph);
         self.resume(module);
         self.before_node(unit, index);
+        self.before_node_of_module(unit, index);
         let gradient = match first.map(|view| self.tensor(view)) {
             Some(gradient) if backward.attributes.flat => gradient.reshaped(&gradient.rows_and_width()),
             Some(gradient) => gradient,
@@ -206,11 +209,11 @@ impl Tape {
 
     /// A leaf's gradient is stolen when it is the first, or added in place. It moves to its bucket, if it has one, when
     /// it is to be reduced.
-    fn give_leaf<'t>(&'t self, leaf: usize, gradient: Tensor<'t>) {
-        let buffered = self.graph.borrow_mut().leaves[leaf].buffer.take();
+    fn give_leaf<'t>(&'t self, number: usize, gradient: Tensor<'t>) {
+        let buffered = self.graph.borrow_mut().leaves[number].buffer.take();
         let sum = self.accumulate(buffered, gradient);
         let mut graph = self.graph.borrow_mut();
-        let leaf = &mut graph.leaves[leaf];
+        let leaf = &mut graph.leaves[number];
         leaf.awaited -= 1;
         if leaf.awaited > 0 {
             leaf.buffer = Some(sum);
@@ -232,6 +235,8 @@ impl Tape {
         {
             self.move_to(grad, bucket);
         }
+        drop(graph);
+        self.gradient_arrived(number);
     }
 
     /// The gradient as the leaf keeps it: a copy where others hold it too or where it has gaps.

@@ -21,7 +21,10 @@ impl Tape {
         work: impl FnOnce() -> Tensor<'t>,
     ) -> Tensor<'t> {
         let unit = self.unit_of_block(block).filter(|_| self.checkpoints_within_units());
-        self.in_unit(unit, input.requires_grad(), work)
+        self.in_unit(unit, input.requires_grad(), || match self.checkpoints_within {
+            true => self.in_container(None, input.requires_grad(), work),
+            false => work(),
+        })
     }
 
     /// Runs what a block's checkpoint runs again.
@@ -32,7 +35,10 @@ impl Tape {
         work: impl FnOnce() -> Tensor<'t>,
     ) -> Tensor<'t> {
         let unit = self.unit_of_block(block).filter(|_| !self.checkpoints_within_units());
-        self.in_unit(unit, input.requires_grad(), work)
+        self.in_unit(unit, input.requires_grad(), || match self.checkpoints_within {
+            true => work(),
+            false => self.in_container(None, input.requires_grad(), work),
+        })
     }
 
     /// Embeds the tokens.

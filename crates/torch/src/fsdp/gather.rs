@@ -60,13 +60,3 @@ impl Units {
         }
     }
 }
-
-impl Tape {
-    /// Allocates on another stream.
-    pub(super) fn on<R>(&self, stream: u8, work: impl FnOnce() -> R) -> R {
-        self.stream(stream);
-        let result = work();
-        self.stream(stream::COMPUTE);
-        result
-    }
-}

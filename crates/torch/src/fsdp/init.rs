@@ -30,6 +30,8 @@ pub(crate) struct Member {
     pub dtype: Dtype,
     /// It is the table of the embeddings.
     pub is_embedding: bool,
+    /// The rank's part, if ZeRO has partitioned it.
+    pub kept: StorageId,
 }
 
 impl Tape {

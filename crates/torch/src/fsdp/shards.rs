@@ -21,21 +21,12 @@ impl Tape {
             false => {
                 let mut shards = Groups::new(false);
                 for unit in units.in_order_of_modules().filter(|unit| unit.trains) {
-                    let layout = flat(unit.shard_elements);
+                    let layout = Layout::row(unit.shard_elements);
                     shards.push(self.weight(layout, unit.dtype, Category::Parameter), "weight");
                 }
                 shards
             }
         }
-    }
-}
-
-/// The layout of so many elements in a row. Of more than a dimension can have here, it may have up to 65,535 more.
-fn flat(elements: u64) -> Layout {
-    const WIDTH: u32 = 1 << 16;
-    match u32::try_from(elements) {
-        Ok(elements) => Layout::contiguous(&[elements]),
-        Err(_) => Layout::contiguous(&[elements.div_ceil(u64::from(WIDTH)) as u32, WIDTH]),
     }
 }
 
@@ -65,7 +56,7 @@ impl Units {
             let of = parameters.clone().find(|parameter| parameter.leaf == Some(leaf))?;
             let layout = match *parameter.dims() {
                 [rows, columns] => Layout::contiguous(&[rows.div_ceil(self.fsdp.ranks as u32), columns]),
-                _ => flat(of.shard_elements),
+                _ => Layout::row(of.shard_elements),
             };
             return Some(tape.weight(layout, of.dtype, Category::Parameter));
         }
@@ -78,7 +69,7 @@ impl Units {
             .min(unit.shard_elements)
             .checked_sub(begin)
             .filter(|&elements| elements > 0)?;
-        let layout = flat(elements);
+        let layout = Layout::row(elements);
         Some(tape.weight(layout, unit.dtype, Category::Parameter))
     }
 }

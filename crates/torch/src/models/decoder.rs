@@ -236,9 +236,11 @@ impl<'t> Decoder<'t> {
         enter("input_layernorm");
         let normed = block.input_norm.forward(hidden);
         enter("self_attn");
-        let (attended, _weights) = block
-            .attention
-            .forward(&normed, mask, angles, cached, window, self.attention);
+        let (attended, _weights) = tape.in_container(None, normed.requires_grad(), || {
+            block
+                .attention
+                .forward(&normed, mask, angles, cached, window, self.attention)
+        });
         drop(normed);
         let Some([before, behind]) = &block.feed_forward_norms else {
             let residual = hidden.add(&attended);
@@ -246,7 +248,7 @@ impl<'t> Decoder<'t> {
             enter("post_attention_layernorm");
             let normed = block.post_attention_norm.forward(&residual);
             enter("mlp");
-            let inner = block.mlp.forward(&normed);
+            let inner = tape.in_container(None, normed.requires_grad(), || block.mlp.forward(&normed));
             drop(normed);
             let output = residual.add(&inner);
             drop(inner);
@@ -260,7 +262,7 @@ impl<'t> Decoder<'t> {
         enter(FEED_FORWARD_NORMS[0]);
         let normed = before.forward(&residual);
         enter("mlp");
-        let inner = block.mlp.forward(&normed);
+        let inner = tape.in_container(None, normed.requires_grad(), || block.mlp.forward(&normed));
         drop(normed);
         enter(FEED_FORWARD_NORMS[1]);
         let normed = behind.forward(&inner);
@@ -297,32 +299,33 @@ impl<'t> Decoder<'t> {
             part("prompt_encoder");
             prefix.cache(micro.batch, self.embedding.dtype())
         });
-        let mut embedded = tape.in_embedding(|| self.embed(ids));
-        if configuration.enable_input_require_grads && !embedded.requires_grad() {
-            embedded = tape.require_grad(embedded);
-        }
-        let (embedded, prompted) = match self.prompt() {
-            Some(prompt) => {
-                part("prompt_encoder");
-                let prompted = prompt.before(embedded, ids);
-                (prompted.embedded.clone(), Some(prompted))
-            }
-            None => (embedded, None),
-        };
-        let labels = prompted.as_ref().map_or(ids, |prompted| &prompted.labels);
         let transformers = configuration.transformers;
         let caches = configuration.use_cache && transformers.caches_in_training;
         let empty = || caches.then(|| vec![None; self.blocks.len()]);
         let mut cache = prefixed.or_else(empty);
         let is_output = configuration.use_cache || self.returns_cache;
         let output_cache = |cache: Option<Cache<'t>>| cache.filter(|_| is_output).unwrap_or_default();
-        let past = self.prefix().map_or(0, Prefix::tokens);
-        let tokens = Tokens {
-            micro,
-            past,
-            positions: None,
-        };
-        let normed = self.hidden_states(configuration, embedded, tokens, cache.as_mut());
+        let (normed, prompted) = tape.in_container(None, false, || {
+            let mut embedded = tape.in_embedding(|| self.embed(ids));
+            if configuration.enable_input_require_grads && !embedded.requires_grad() {
+                embedded = tape.require_grad(embedded);
+            }
+            let (embedded, prompted) = match self.prompt() {
+                Some(prompt) => {
+                    part("prompt_encoder");
+                    let prompted = prompt.before(embedded, ids);
+                    (prompted.embedded.clone(), Some(prompted))
+                }
+                None => (embedded, None),
+            };
+            let tokens = Tokens {
+                micro,
+                past: self.prefix().map_or(0, Prefix::tokens),
+                positions: None,
+            };
+            (self.hidden_states(configuration, embedded, tokens, cache.as_mut()), prompted)
+        });
+        let labels = prompted.as_ref().map_or(ids, |prompted| &prompted.labels);
         if configuration.loss.is_partial() {
             part("loss");
             return Output {
@@ -376,7 +379,8 @@ impl<'t> Decoder<'t> {
             name: "embed_tokens",
             layer: None,
         });
-        let embedded = self.embedding.embedding(ids);
+        let parameters = [Some(&self.embedding), None];
+        let embedded = ids.tape.in_module(parameters, false, || self.embedding.embedding(ids));
         match self.scales_in_model {
             true => embedded,
             false => self.scaled(embedded),
@@ -461,7 +465,8 @@ impl<'t> Decoder<'t> {
             (transformers.angles == RotaryTables::Shared).then(|| {
                 tape.within(Mode::NoGrad, || {
                     let by_cublas = transformers.multiplies_angles;
-                    rotary::angles(tape, rows, self.rotary_dim, embedded.dtype(), by_cublas)
+                    let dtype = embedded.dtype();
+                    tape.in_container(None, false, || rotary::angles(tape, rows, self.rotary_dim, dtype, by_cublas))
                 })
             })
         };

@@ -18,7 +18,7 @@ use crate::peft::{Base, BaseLayer, Linear};
 use crate::tape::Tape;
 use crate::tape::Tensor;
 use crate::versions::RotaryTables;
-use crate::view::Target;
+use crate::view::{StorageId, Target};
 
 /// Modules that TRL casts to bfloat16 after k-bit preparation: `peft_module_casting_to_bf16` in `trl/trainer/utils.py`.
 const TRL_CASTS: [&str; 4] = ["lm_head", "embed_tokens", "wte", "wpe"];
@@ -168,7 +168,10 @@ impl<'t, 'c> Loader<'t, 'c> {
             Target::Leaf(leaf) => Some(leaf),
             _ => None,
         };
-        self.members.push(Member {
+        if self.tape.partitions_parameters {
+            parameter.view.storage = StorageId::of_parameter(self.members.len());
+        }
+        let mut member = Member {
             block,
             is_own_unit,
             leaf,
@@ -176,7 +179,12 @@ impl<'t, 'c> Loader<'t, 'c> {
             rows: u64::from(parameter.dims().first().copied().unwrap_or(1)),
             dtype: parameter.dtype(),
             is_embedding,
-        });
+            kept: StorageId::NOWHERE,
+        };
+        if let Some(zero) = self.configuration.zero() {
+            member.kept = self.tape.partition(zero, &member);
+        }
+        self.members.push(member);
         if let Some(dtype) = self.configuration.fsdp().and_then(|fsdp| fsdp.param_dtype) {
             parameter.view.dtype = dtype;
         }
@@ -233,6 +241,7 @@ impl<'t, 'c> Loader<'t, 'c> {
                     rows: elements.div_ceil(2 * dtype.size()),
                     dtype,
                     is_embedding: false,
+                    kept: StorageId::NOWHERE,
                 });
                 base
             }

@@ -31,7 +31,7 @@ impl<'t> Mlp<'t> {
         match &self.inner[..] {
             [gate, up] => {
                 let gate = gate.forward(hidden);
-                let activated = gate.silu();
+                let activated = gate.activated();
                 drop(gate);
                 let up = up.forward(hidden);
                 let product = activated.mul(&up);
@@ -41,7 +41,7 @@ impl<'t> Mlp<'t> {
             fused => {
                 let both = fused[0].forward(hidden);
                 let [gate, up] = both.halves();
-                let activated = gate.silu();
+                let activated = gate.activated();
                 let product = up.mul(&activated);
                 drop((both, up, activated));
                 let output = self.down.forward(&product);
@@ -49,5 +49,12 @@ impl<'t> Mlp<'t> {
                 output
             }
         }
+    }
+}
+
+impl<'t> Tensor<'t> {
+    /// SiLU, which is a module of its own.
+    fn activated(&self) -> Self {
+        self.tape.in_container(None, self.requires_grad(), || self.silu())
     }
 }

@@ -37,10 +37,12 @@ impl<'t> Norm<'t> {
     }
 
     pub(crate) fn forward(&self, hidden: &Tensor<'t>) -> Tensor<'t> {
-        match self.form {
+        let parameters = [Some(&self.weight), None];
+        let tape = hidden.tape;
+        tape.in_module(parameters, hidden.requires_grad(), || match self.form {
             Form::Plain => hidden.rms_norm(&self.weight),
             Form::Centered => hidden.rms_norm_centered(&self.weight),
             Form::CastLate => hidden.rms_norm_cast_late(&self.weight),
-        }
+        })
     }
 }

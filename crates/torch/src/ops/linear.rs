@@ -65,11 +65,13 @@ impl<'t> Tensor<'t> {
             None => self.tape.record(&[&input, &weight], derivative),
         };
         let mut record = record.flat();
-        if weight.requires_grad() {
+        let keeps = self.tape.keeps_arguments;
+        if keeps || weight.requires_grad() {
             record.save(&flat);
         }
-        if input.requires_grad() {
-            record.save(&weight);
+        if keeps || input.requires_grad() {
+            let whole = if keeps { weight.clone() } else { self.tape.viewed(&weight) };
+            record.save(&whole);
         }
         let output = record.finish(input.with_width(weight.dims()[0], input.dtype()));
         match bias {

@@ -26,7 +26,11 @@ impl<'t> BaseLayer<'t> {
     pub(crate) fn forward(&self, input: &Tensor<'t>) -> Tensor<'t> {
         let bias = self.bias.as_ref();
         match &self.weight {
-            Base::Dense(weight) => input.linear(weight, bias),
+            Base::Dense(weight) => {
+                let parameters = [Some(weight), bias];
+                let tape = input.tape;
+                tape.in_module(parameters, input.requires_grad(), || input.linear(weight, bias))
+            }
             Base::FourBit(weight) => weight.forward(input, bias),
             Base::EightBit(weight) => weight.forward(input, bias),
         }

@@ -62,7 +62,8 @@ impl<'t> Lora<'t> {
 
     /// `lora_B(lora_A(dropout(input))) * scaling`.
     fn delta(&self, input: &Tensor<'t>) -> Tensor<'t> {
-        let dropped = if self.dropout { input.dropout() } else { input.clone() };
+        let dropout = || if self.dropout { input.dropout() } else { input.clone() };
+        let dropped = input.tape.in_container(None, input.requires_grad(), dropout);
         let inner = dropped.linear_in_unit(&self.a);
         drop(dropped);
         let outer = inner.linear_in_unit(&self.b);
@@ -75,12 +76,22 @@ impl<'t> Tensor<'t> {
     /// A product with a factor, whose module is a unit of its own where the model is sharded.
     fn linear_in_unit(&self, factor: &Self) -> Self {
         let unit = self.tape.unit_of(factor);
-        self.tape.in_unit(unit, true, || self.linear(factor, None))
+        let module = || self.linear(factor, None);
+        self.tape.in_unit(unit, true, || self.tape.in_module([Some(factor), None], self.requires_grad(), module))
     }
 }
 
 impl<'t> Adapter<'t> for Lora<'t> {
     fn forward(&self, layer: &BaseLayer<'t>, input: &Tensor<'t>) -> Tensor<'t> {
+        // It asks for the format of A's weight.
+        let module = || self.beside(layer, input);
+        input.tape.in_container(Some(&self.a), input.requires_grad(), module)
+    }
+}
+
+impl<'t> Lora<'t> {
+    /// The layer's output with the factors'.
+    fn beside(&self, layer: &BaseLayer<'t>, input: &Tensor<'t>) -> Tensor<'t> {
         let tape = input.tape;
         let result = layer.forward_copied(input);
         let expected = result.dtype();

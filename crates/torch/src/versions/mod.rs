@@ -6,6 +6,7 @@
 //! those that were read is taken to behave as the last of them.
 
 mod bitsandbytes;
+mod deepspeed;
 mod peft;
 mod pytorch;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod trl;
 mod version;
 
 pub use bitsandbytes::Bitsandbytes;
+pub use deepspeed::Deepspeed;
 pub use peft::Peft;
 pub use pytorch::Pytorch;
 pub(super) use pytorch::{AttentionSoftmax, Workspaces};
