@@ -50,6 +50,12 @@ pub struct Releases {
     /// The first release with a cache of keys and values in training: `not self.training` in `Gemma2Model.forward`. The
     /// others have one, but in 4.43 and 4.44.
     pub training_cache_from: u32,
+    /// Eager attention scales queries and not scores, and fills the scores of padding instead of adding a mask to all, until
+    /// 5.0.0: `MultiHeadSelfAttention.forward` of DistilBERT.
+    pub fills_scores: bool,
+    /// The first release whose blocks return the weights of eager attention, asked for or not, until 5.0.0: `outputs` in
+    /// `BertLayer.forward`. 58, if none does.
+    pub returned_weights_from: u32,
     /// Releases that have not been studied.
     pub gap: Option<Gap>,
 }
@@ -88,6 +94,8 @@ impl Releases {
         unpads_whole_batches_from: 0,
         scales_in_model: false,
         training_cache_from: 0,
+        fills_scores: false,
+        returned_weights_from: 58,
         gap: None,
     };
 
@@ -104,17 +112,13 @@ impl Releases {
         ..Self::SINCE_4_48
     };
 
-    /// Of an encoder that has been studied as it was before it had `sdpa`, and from 5.0 on.
+    /// Of BERT, which DistilBERT has much of.
     pub(super) const ENCODER: Self = Self {
         oldest: 30,
-        sdpa_from: 58,
+        sdpa_from: 41,
         flash_from: 58,
-        gap: Some(Gap {
-            from: 38,
-            until: 58,
-            what: "the attention",
-            nearest: ["4.37.2", "5.0.0"],
-        }),
+        checkpoints_within_from: 53,
+        returned_weights_from: 54,
         ..Self::SINCE_4_48
     };
 }

@@ -4,7 +4,7 @@
 //! The second run stops as soon as everything that the first one would have saved is there, and
 //! what it made is let go node by node.
 
-use super::frames::{BLOCK_INPUTS, Frame, Recompute};
+use super::frames::{BLOCK_INPUTS, BlockOutputs, Frame, Recompute};
 use super::tape::{Mode, Tape, Tensor};
 
 impl Tape {
@@ -27,6 +27,18 @@ impl Tape {
         inputs: [Option<&Tensor<'t>>; BLOCK_INPUTS],
         block: impl FnOnce() -> Tensor<'t>,
     ) -> Tensor<'t> {
+        let (output, _) = self.checkpoint_with_weights(use_reentrant, index, inputs, || (block(), None));
+        output
+    }
+
+    /// The same of a block that may give the weights of its attention, too.
+    pub(super) fn checkpoint_with_weights<'t>(
+        &'t self,
+        use_reentrant: bool,
+        index: usize,
+        inputs: [Option<&Tensor<'t>>; BLOCK_INPUTS],
+        block: impl FnOnce() -> BlockOutputs<Tensor<'t>>,
+    ) -> BlockOutputs<Tensor<'t>> {
         if use_reentrant {
             return self.checkpoint_reentrant(index, inputs, block);
         }
@@ -58,9 +70,9 @@ impl Tape {
                 ..*frame
             }
         };
-        let output = self.within(Mode::Recompute(index), || recompute(&frame));
+        let (output, weights) = self.within(Mode::Recompute(index), || recompute(&frame)).unzip();
         let kept = self.graph.borrow_mut().take_recomputed();
-        for view in output.into_iter().chain(kept) {
+        for view in output.into_iter().chain(weights.flatten()).chain(kept) {
             self.release(view.storage);
         }
         self.stopped.set(false);

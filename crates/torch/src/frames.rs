@@ -2,16 +2,23 @@
 
 use std::ops::{Index, IndexMut};
 
+use super::dtype::Dtype;
+use super::layout::Dims;
 use super::view::View;
 
-/// Most tensors that a block is given: hidden states, the mask, cosines, sines and positions, and cosines and sines of
+/// Most tensors that a block is given: hidden states, the mask by name, cosines, sines and positions, and cosines and sines of
 /// other blocks.
 pub(super) const BLOCK_INPUTS: usize = 7;
+
+/// What a block gives: hidden states, and in some releases the weights of its attention.
+pub(super) type BlockOutputs<T> = (T, Option<T>);
 
 /// One checkpointed call of a block.
 pub(super) struct Frame {
     pub(super) block: usize,
     pub(super) inputs: [Option<View>; BLOCK_INPUTS],
+    /// The size and format of the weights that the block gave.
+    pub(super) weights: Option<(Dims, Dtype)>,
     /// How many tensors the block saves.
     pub(super) count: usize,
     /// The number of these whose node is not done.
@@ -24,6 +31,7 @@ impl Frame {
         Self {
             block,
             inputs,
+            weights: None,
             count: 0,
             left: 0,
             recomputed: None,
@@ -90,5 +98,5 @@ impl IndexMut<usize> for Frames {
     }
 }
 
-/// Runs a checkpointed block again, for what it saves; gives its output.
-pub(super) type Recompute<'a> = &'a dyn Fn(&Frame) -> Option<View>;
+/// Runs a checkpointed block again, for what it saves.
+pub(super) type Recompute<'a> = &'a dyn Fn(&Frame) -> Option<BlockOutputs<View>>;

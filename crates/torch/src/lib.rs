@@ -48,4 +48,6 @@ pub use loading::{LoadOrder, WarmUp};
 pub use packing::{PackedRow, best_fit_decreasing, wrapped};
 pub use sampler::{GlobalOrders, epoch_order, epoch_steps};
 pub use training::{Step, load_trace, trace, trace_parts};
-pub use versions::{Bitsandbytes, Deepspeed, Peft, Pytorch, RotaryTables, TODAY_SINCE, Transformers, Trl, WindowMasks};
+pub use versions::{
+    AttentionWeights, Bitsandbytes, Deepspeed, Peft, Pytorch, RotaryTables, TODAY_SINCE, Transformers, Trl, WindowMasks,
+};

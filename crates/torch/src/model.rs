@@ -3,7 +3,7 @@
 use options::Generation;
 
 use super::configuration::{Configuration, MicroBatchShape};
-use super::frames::Frame;
+use super::frames::{BlockOutputs, Frame};
 use super::models::attention_options::AttentionOptions;
 use super::models::decoder::{Decoder, Output};
 use super::models::encoder::Encoder;
@@ -48,11 +48,11 @@ impl<'t> Model<'t> {
         }
     }
 
-    pub(super) fn recompute(&self, tape: &'t Tape, frame: &Frame) -> Option<View> {
-        let output = match self {
-            Self::Decoder(decoder) => decoder.recompute(tape, frame),
-            Self::Encoder(encoder) => encoder.recompute(tape, frame),
+    pub(super) fn recompute(&self, tape: &'t Tape, frame: &Frame) -> Option<BlockOutputs<View>> {
+        let (output, weights) = match self {
+            Self::Decoder(decoder) => (decoder.recompute(tape, frame)?, None),
+            Self::Encoder(encoder) => encoder.recompute(tape, frame)?,
         };
-        output.map(Tensor::into_view)
+        Some((output.into_view(), weights.map(Tensor::into_view)))
     }
 }

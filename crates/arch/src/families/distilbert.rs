@@ -11,8 +11,11 @@ pub(crate) const FAMILY: Description = Description {
     model_type: "distilbert",
     class: "DistilBert",
     releases: Some(Releases {
+        sdpa_from: 46,
         flash_from: 36,
         checkpointing_from: 31,
+        fills_scores: true,
+        returned_weights_from: 58,
         ..Releases::ENCODER
     }),
     prefix: "distilbert.",

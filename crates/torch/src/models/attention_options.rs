@@ -4,6 +4,7 @@ use options::Attention;
 
 use crate::configuration::Configuration;
 use crate::dtype::Dtype;
+use crate::versions::AttentionWeights;
 
 /// How attention is computed in this run.
 #[derive(Clone, Copy)]
@@ -21,6 +22,12 @@ pub(crate) struct AttentionOptions {
     pub clamps_scores: bool,
     /// It caps them where the family does.
     pub caps_scores: bool,
+    /// An encoder's scales queries and not scores, and fills the scores of padding.
+    pub fills_scores: bool,
+    /// Encoders have code of their own, whose eager attention holds on to its scores.
+    pub has_own_encoders: bool,
+    /// How long its weights stay.
+    pub weights: AttentionWeights,
     /// It adds the mask to them in place.
     pub masks_in_place: bool,
     /// The block holds on to the output.
@@ -44,6 +51,9 @@ impl AttentionOptions {
             copies_masked_heads: configuration.transformers.copies_masked_heads,
             clamps_scores: configuration.transformers.clamps_scores,
             caps_scores: configuration.transformers.caps_scores,
+            fills_scores: configuration.transformers.fills_scores,
+            has_own_encoders: configuration.transformers.has_own_encoders,
+            weights: configuration.transformers.attention_weights,
             masks_in_place: configuration.transformers.masks_in_place,
             is_held: configuration.transformers.holds_attention,
             repeats_flash_heads: configuration.transformers.repeats_flash_heads,

@@ -9,11 +9,12 @@ use super::decoder::Output;
 use super::loader::Loader;
 use crate::configuration::{Backend, Configuration, MicroBatchShape};
 use crate::dtype::Dtype;
-use crate::frames::Frame;
+use crate::frames::{BlockOutputs, Frame};
 use crate::layout::Layout;
 use crate::peft::Linear;
 use crate::tape::Tape;
 use crate::tape::Tensor;
+use crate::versions::AttentionWeights;
 
 /// A layer norm's weight and bias.
 struct Norm<'t>([Tensor<'t>; 2]);
@@ -89,12 +90,14 @@ pub(crate) struct Encoder<'t> {
     words: Tensor<'t>,
     positions: Tensor<'t>,
     segments: Option<Tensor<'t>>,
+    /// The buffer of the kinds of segments.
+    segment_ids: Option<Tensor<'t>>,
     embedding_norm: Norm<'t>,
     blocks: Vec<Block<'t>>,
     /// BERT's pooler, DistilBERT's pre-classifier.
     pooler: Linear<'t>,
     classifier: Linear<'t>,
-    /// The buffers of position and segment ids, and the frozen copy of the classifier if adapters are trained.
+    /// The buffer of positions, and the frozen copy of the classifier if adapters are trained.
     _buffers: Vec<Tensor<'t>>,
     config: ModelConfig,
     /// The dense layers that lead back to the residual stream are in modules of their own, with their dropout.
@@ -137,11 +140,12 @@ impl<'t> Encoder<'t> {
             loader.head(parts.pooler.path)
         };
         let mut classifier = loader.head(parts.classifier);
-        let buffers = (0..=usize::from(segments.is_some())).map(|_| {
-            let layout = Layout::contiguous(&[config.max_position_embeddings as u32]);
+        let buffer = || {
+            let layout = Layout::contiguous(&[1, config.max_position_embeddings as u32]);
             tape.empty_as(layout, Dtype::Int64, Category::Parameter)
-        });
-        let mut buffers: Vec<_> = buffers.collect();
+        };
+        let mut buffers = vec![buffer()];
+        let segment_ids = segments.is_some().then(buffer);
         loader.end_base_model();
         for (index, block) in blocks.iter_mut().enumerate() {
             let linears = block
@@ -163,6 +167,7 @@ impl<'t> Encoder<'t> {
             words,
             positions,
             segments,
+            segment_ids,
             embedding_norm,
             blocks,
             pooler,
@@ -182,7 +187,7 @@ impl<'t> Encoder<'t> {
         }
     }
 
-    /// The output, and the weights of eager attention, which the block holds on to.
+    /// The output, and the weights of eager attention if they stay.
     fn attention(
         &self,
         block: &Block<'t>,
@@ -193,20 +198,29 @@ impl<'t> Encoder<'t> {
             return (hidden.clone(), None);
         };
         let heads = self.config.num_attention_heads as u32;
-        let [query, key, value] = block.projections.each_ref().map(|linear| {
+        let [mut query, key, value] = block.projections.each_ref().map(|linear| {
             let states = linear.forward(hidden);
             states.reshape(&[batch, length, heads, width / heads]).transpose(1, 2)
         });
         let dropout = self.config.attention_dropout > 0.0;
-        let mut weights = None;
+        let (mut weights, mut scores) = (None, None);
         let attended = match (self.attention.implementation, hidden.tape.backend) {
             (Attention::Eager, _) => {
-                let (output, all) = query.eager_encoder_attention(&key, &value, mask, dropout);
-                weights = Some(all);
+                if self.attention.fills_scores {
+                    query = query.scale();
+                }
+                let masked = query.encoder_scores(&key, mask, self.attention.fills_scores);
+                let mut softmax = masked.encoder_softmax();
+                scores = Some(masked).filter(|_| self.attention.has_own_encoders);
+                if dropout {
+                    softmax = softmax.dropout();
+                }
+                let output = softmax.matmul(&value).transpose(1, 2).contiguous();
+                weights = Some(softmax);
                 output
             }
             (_, Backend::Cpu) if dropout => query
-                .composed_attention(&key, &value, dropout)
+                .composed_attention(&key, &value, mask, dropout)
                 .transpose(1, 2)
                 .contiguous(),
             _ => query
@@ -216,22 +230,24 @@ impl<'t> Encoder<'t> {
         };
         let merged = attended.reshape(&[batch, length, width]);
         drop(attended);
-        if self.has_output_modules {
-            return (merged, weights);
-        }
-        let output = block.output.forward(&merged);
-        drop(merged);
-        (output, weights)
+        let output = match self.has_output_modules {
+            true => merged,
+            false => block.output.forward(&merged),
+        };
+        drop(scores);
+        let stays = self.attention.weights != AttentionWeights::Dropped;
+        (output, weights.filter(|_| stays))
     }
 
-    fn block(&self, index: usize, hidden: &Tensor<'t>, mask: Option<&Tensor<'t>>) -> Tensor<'t> {
+    /// The output, and the weights of eager attention if they are returned.
+    fn block(&self, index: usize, hidden: &Tensor<'t>, mask: Option<&Tensor<'t>>) -> BlockOutputs<Tensor<'t>> {
         let block = &self.blocks[index];
         let enter = |name| {
             let layer = Some(index as u16);
             hidden.tape.enter(Module { name, layer });
         };
         enter("attention");
-        let (merged, _weights) = self.attention(block, hidden, mask);
+        let (merged, weights) = self.attention(block, hidden, mask);
         let attended = if self.has_output_modules {
             self.dropout(block.output.forward(&merged))
         } else {
@@ -260,20 +276,28 @@ impl<'t> Encoder<'t> {
         let sum = outer.add(&attention_output);
         let output = block.output_norm.forward(&sum);
         drop((sum, outer, inner));
-        output
+        let returned = weights.filter(|_| self.attention.weights == AttentionWeights::Returned);
+        (output, returned)
     }
 
     /// Runs a checkpointed block again.
-    pub(crate) fn recompute(&self, tape: &'t Tape, frame: &Frame) -> Option<Tensor<'t>> {
+    pub(crate) fn recompute(&self, tape: &'t Tape, frame: &Frame) -> Option<BlockOutputs<Tensor<'t>>> {
         let hidden = tape.tensor(frame.inputs[0]?).clone_kept();
-        let mask = frame.inputs[1].map(|mask| tape.tensor(mask).clone_kept());
+        let mask = frame.inputs[2].map(|mask| tape.tensor(mask).clone_kept());
         Some(self.block(frame.block, &hidden, mask.as_ref()))
     }
 
     fn embed(&self, ids: &Tensor<'t>, configuration: &Configuration) -> Tensor<'t> {
         let tape = ids.tape;
         let length = ids.dim_from_last(0);
-        let segment_ids = self.segments.as_ref().map(|_| tape.empty(&[1, length], Dtype::Int64));
+        let segment_ids = self
+            .segment_ids
+            .as_ref()
+            .map(|buffer| match self.attention.has_own_encoders {
+                // A view of it.
+                true => buffer.clone().with_layout(buffer.view.layout.narrow(1, length)),
+                false => tape.empty(&[1, length], Dtype::Int64),
+            });
         let mut words = self.words.embedding(ids);
         if configuration.enable_input_require_grads && !words.requires_grad() {
             words = tape.require_grad(words);
@@ -305,6 +329,22 @@ impl<'t> Encoder<'t> {
         output
     }
 
+    /// The mask that blocks are given.
+    fn mask(&self, micro: &MicroBatchShape, hidden: &Tensor<'t>) -> Option<Tensor<'t>> {
+        let (tape, MicroBatchShape { batch, len, padded, .. }) = (hidden.tape, *micro);
+        match (self.attention.has_own_encoders, self.attention.implementation) {
+            // Each block makes one of its own.
+            (true, Attention::Eager) if self.attention.fills_scores => None,
+            // Also where there is no padding.
+            (true, Attention::Eager) => Some(tape.added_mask(&[batch, 1, 1, len], self.words.dtype())),
+            (true, Attention::Sdpa) => padded.then(|| tape.expanded_mask(&[batch, 1, len, len], hidden.dtype())),
+            (_, implementation) => padded.then(|| {
+                let is_eager = implementation == Attention::Eager;
+                tape.padding_mask(batch, len, is_eager.then(|| hidden.dtype()))
+            }),
+        }
+    }
+
     /// The whole model and its loss.
     pub(crate) fn forward(
         &self,
@@ -318,21 +358,21 @@ impl<'t> Encoder<'t> {
         part("embeddings");
         let embedded = self.embed(ids, configuration);
         let mut hidden = embedded.clone();
-        let mask = micro.padded.then(|| {
-            let is_eager = self.attention.implementation == Attention::Eager;
-            tape.padding_mask(micro.batch, micro.len, is_eager.then(|| hidden.dtype()))
-        });
+        let mask = self.mask(micro, &hidden);
+        let mut returned = None;
         for index in 0..self.blocks.len() {
-            hidden = if configuration.gradient_checkpointing.recomputes(index) {
-                let inputs = [Some(&hidden), mask.as_ref(), None, None, None, None, None];
+            (hidden, returned) = if configuration.gradient_checkpointing.recomputes(index) {
+                // By position, so that a reentrant checkpoint frees it with the hidden states.
+                let inputs = [Some(&hidden), None, mask.as_ref(), None, None, None, None];
                 let use_reentrant = configuration.transformers.use_reentrant;
-                tape.checkpoint(use_reentrant, index, inputs, || {
+                tape.checkpoint_with_weights(use_reentrant, index, inputs, || {
                     self.block(index, &hidden, mask.as_ref())
                 })
             } else {
                 self.block(index, &hidden, mask.as_ref())
             };
         }
+        drop(returned);
         part("classifier");
         let first = hidden.first_position();
         let mut pooled = self.pooler.forward(&first);

@@ -111,6 +111,25 @@ impl Tape {
         }
     }
 
+    /// A given mask as numbers to add to the scores of all queries (`get_extended_attention_mask` in `modeling_utils.py`).
+    pub(crate) fn added_mask(&self, dims: &[u32], dtype: Dtype) -> Tensor<'_> {
+        let kept = self.empty(dims, dtype);
+        let inverted = self.empty(dims, dtype);
+        let mask = self.empty(dims, dtype);
+        drop((inverted, kept));
+        mask
+    }
+
+    /// The same of each query, if there is padding (`_prepare_4d_attention_mask_for_sdpa` in `modeling_attn_mask_utils.py`).
+    pub(crate) fn expanded_mask(&self, dims: &[u32], dtype: Dtype) -> Tensor<'_> {
+        let kept = self.empty(dims, dtype);
+        let inverted = self.empty(dims, dtype);
+        let is_padding = self.empty(dims, Dtype::Bool);
+        let mask = self.empty(dims, dtype);
+        drop((is_padding, kept, inverted));
+        mask
+    }
+
     /// What a layer with a window makes of the mask of all scores (`Gemma2DecoderLayer.forward` before transformers 4.53):
     /// where the window ends, and the mask with it, copied once more if `copies`.
     pub(crate) fn own_window<'t>(&'t self, mask: &Tensor<'t>, copies: bool) -> [Tensor<'t>; 2] {

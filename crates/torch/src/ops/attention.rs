@@ -332,13 +332,23 @@ impl<'t> Tensor<'t> {
     }
 
     /// `scaled_dot_product_attention` step by step, as the CPU computes it with dropout: (batch, heads, length, width).
-    pub(crate) fn composed_attention(&self, key: &Self, value: &Self, dropout: bool) -> Tensor<'t> {
+    pub(crate) fn composed_attention(
+        &self,
+        key: &Self,
+        value: &Self,
+        mask: Option<&Self>,
+        dropout: bool,
+    ) -> Tensor<'t> {
+        let mask = mask.map(|mask| mask.cast_for_autocast());
         let [query, key, value] = [self, key, value].map(|tensor| tensor.cast_for_autocast());
         let query = query.scale();
         let mut weights = {
             let keys = key.transpose(2, 3).scale();
-            let scores = query.matmul(&keys);
+            let mut scores = query.matmul(&keys);
             drop(keys);
+            if let Some(mask) = &mask {
+                scores = scores.add(mask);
+            }
             scores.softmax_plain()
         };
         if dropout {
@@ -366,28 +376,37 @@ impl<'t> Tensor<'t> {
         record.finish(result)
     }
 
-    /// Eager attention of the encoders: (batch, length, heads, width), and the weights.
-    pub(crate) fn eager_encoder_attention(
-        &self,
-        key: &Self,
-        value: &Self,
-        mask: Option<&Self>,
-        dropout: bool,
-    ) -> (Tensor<'t>, Tensor<'t>) {
-        let mut weights = self.matmul(&key.transpose(2, 3)).scale();
-        if let Some(mask) = mask {
-            weights = weights.add(mask);
+    /// The scores of an encoder's eager attention, to which the mask is added, or whose padding is filled.
+    pub(crate) fn encoder_scores(&self, key: &Self, mask: Option<&Self>, fills: bool) -> Tensor<'t> {
+        let scores = self.matmul(&key.transpose(2, 3));
+        if fills {
+            return scores.filled();
         }
-        // On a GPU autocast has it in float32.
-        weights = match (self.tape.backend, self.tape.autocast_dtype()) {
-            (Backend::Cuda, Some(_)) => weights.softmax_float32(),
-            _ => weights.softmax_plain(),
-        };
-        if dropout {
-            weights = weights.dropout();
+        let scaled = scores.scale();
+        drop(scores);
+        match mask {
+            Some(mask) => scaled.add(mask),
+            None => scaled,
         }
-        let output = weights.matmul(value);
-        (output.transpose(1, 2).contiguous(), weights)
+    }
+
+    /// `self.masked_fill(mask == 0, lowest)` by a mask (batch, keys).
+    fn filled(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.like(grad.dtype())), None, None, None]
+        }
+        let is_padding = self.tape.empty(&[self.dims()[0], self.dim_from_last(0)], Dtype::Bool);
+        let mut record = self.tape.record(&[self], derivative);
+        record.save(&is_padding);
+        record.finish(self.like(self.dtype()))
+    }
+
+    /// The softmax of an encoder's eager attention, which autocast has in float32 on a GPU.
+    pub(crate) fn encoder_softmax(&self) -> Tensor<'t> {
+        match (self.tape.backend, self.tape.autocast_dtype()) {
+            (Backend::Cuda, Some(_)) => self.softmax_float32(),
+            _ => self.softmax_plain(),
+        }
     }
 
     /// A boolean mask as numbers to add to the scores.

@@ -20,7 +20,7 @@ pub use deepspeed::Deepspeed;
 pub use peft::Peft;
 pub use pytorch::Pytorch;
 pub(super) use pytorch::{AttentionSoftmax, Workspaces};
-pub use transformers::{RotaryTables, Transformers, WindowMasks};
+pub use transformers::{AttentionWeights, RotaryTables, Transformers, WindowMasks};
 pub use trl::Trl;
 pub use version::TODAY_SINCE;
 pub(super) use version::Version;

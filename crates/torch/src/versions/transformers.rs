@@ -28,7 +28,18 @@ pub enum WindowMasks {
     Copied,
 }
 
-/// How a release of transformers computes the decoders of one family. What differs by family is in its
+/// How long the weights of an encoder's eager attention stay, if nothing else has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttentionWeights {
+    /// Until attention is done.
+    Dropped,
+    /// Until its block is.
+    Held,
+    /// Until the next block is: the block returns them.
+    Returned,
+}
+
+/// How a release of transformers computes the models of one family. What differs by family is in its
 /// [`arch::Releases`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transformers {
@@ -60,6 +71,15 @@ pub struct Transformers {
     pub masks_are_numbers: bool,
     /// The masks of layers with a window: the family's `own_windows_until` and `copied_windows_from`.
     pub window_masks: WindowMasks,
+    /// Encoders make masks and compute attention with code of their own, and not with that of all models. Until 5.0.0:
+    /// `BertModel.forward`, `BertSelfAttention.forward` and their like.
+    pub has_own_encoders: bool,
+    /// Eager attention of an encoder scales queries and not scores, and fills the scores of padding: the family's
+    /// `fills_scores`, until 5.0.0.
+    pub fills_scores: bool,
+    /// The end of the weights of an encoder's eager attention: with that until 5.0.0, or from the family's
+    /// `returned_weights_from` on with the next block.
+    pub attention_weights: AttentionWeights,
     /// The layers with and without a window are exchanged. Until 4.42.4: `is_sliding` in `Gemma2DecoderLayer`.
     pub exchanges_windows: bool,
     /// Eager attention caps its scores where a family does. From 4.42.3: `Gemma2Attention.forward`.
@@ -144,6 +164,9 @@ impl Transformers {
         copies_heads: false,
         masks_are_numbers: false,
         window_masks: WindowMasks::Shared,
+        has_own_encoders: false,
+        fills_scores: false,
+        attention_weights: AttentionWeights::Held,
         exchanges_windows: false,
         caps_scores: true,
         masks_in_place: false,
@@ -281,6 +304,12 @@ impl Transformers {
                 false => WindowMasks::Shared,
                 true if before(releases.copied_windows_from) => WindowMasks::Own,
                 true => WindowMasks::Copied,
+            },
+            has_own_encoders: true,
+            fills_scores: releases.fills_scores,
+            attention_weights: match before(releases.returned_weights_from) {
+                true => AttentionWeights::Dropped,
+                false => AttentionWeights::Returned,
             },
             exchanges_windows: before(releases.own_windows_until) && version < Version(4, 42, 4),
             caps_scores: version >= Version(4, 42, 3),
