@@ -27,6 +27,15 @@ impl<'t> Model<'t> {
         }
     }
 
+    /// The weight that the model's own module looks at, beside those of modules in it: that of the head, for a loss that never
+    /// holds all logits.
+    pub(super) fn looks_at(&self, configuration: &Configuration) -> Option<&Tensor<'t>> {
+        match self {
+            Self::Decoder(decoder) if configuration.loss.is_partial() => decoder.head_weight(),
+            Self::Decoder(_) | Self::Encoder(_) => None,
+        }
+    }
+
     pub(super) fn forward(
         &self,
         tape: &'t Tape,

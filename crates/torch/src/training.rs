@@ -283,7 +283,9 @@ impl Training<'_, '_> {
         let output = tape.autocast(autocast, || {
             tape.within(Mode::Record, || {
                 tape.in_unit(tape.root_unit(), false, || {
-                    let forward = || tape.in_container(None, false, || model.forward(tape, configuration, micro, &ids));
+                    let looks_at = model.looks_at(configuration);
+                    let work = || model.forward(tape, configuration, micro, &ids);
+                    let forward = || tape.in_container(looks_at, false, work);
                     match configuration.adapter {
                         Some(_) => tape.in_container(None, false, forward),
                         None => forward(),

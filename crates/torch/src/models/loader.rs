@@ -182,7 +182,7 @@ impl<'t, 'c> Loader<'t, 'c> {
             kept: StorageId::NOWHERE,
         };
         if let Some(zero) = self.configuration.zero() {
-            member.kept = self.tape.partition(zero, &member);
+            member.kept = self.tape.arrive(zero, &member);
         }
         self.members.push(member);
         if let Some(dtype) = self.configuration.fsdp().and_then(|fsdp| fsdp.param_dtype) {

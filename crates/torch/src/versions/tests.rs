@@ -211,11 +211,30 @@ fn behaviours_end_with_the_releases_that_dropped_them() {
 
 #[test]
 fn today_begins_with_the_releases_that_are_named() {
-    let [transformers, peft, bitsandbytes, torch] = TODAY_SINCE.map(|(_, release)| release);
+    let [transformers, peft, bitsandbytes, torch, deepspeed] = TODAY_SINCE.map(|(_, release)| release);
     assert_eq!(Transformers::of(transformers, Family::Llama), Ok(Transformers::TODAY));
     assert_eq!(Peft::of(peft), Ok(Peft::TODAY));
     assert_eq!(Bitsandbytes::of(bitsandbytes), Ok(Bitsandbytes::TODAY));
     assert_eq!(Pytorch::of(torch), Ok(Pytorch::TODAY));
+    assert_eq!(Deepspeed::of(deepspeed), Ok(Deepspeed::TODAY));
+}
+
+#[test]
+fn releases_of_deepspeed_differ() {
+    type Has = fn(Deepspeed) -> bool;
+    let begins: [(&str, &str, Has); 5] = [
+        ("0.18.2", "0.18.3", |of| of.buckets_with_first_gradient),
+        ("0.18.9", "0.19.0", |of| of.flattens_on_gpu),
+        ("0.19.2", "0.19.3", |of| of.checks_bfloat16),
+        ("0.19.2", "0.19.3", |of| of.keeps_recomputed),
+        ("0.19.5", "0.19.6", |of| of.looks_at_extremes),
+    ];
+    for (last, first, has) in begins {
+        let has = |text| Deepspeed::of(text).map(has);
+        assert_eq!((has(last), has(first)), (Ok(false), Ok(true)), "{last} {first}");
+    }
+    assert!(Deepspeed::of("0.13.5").is_err());
+    assert_eq!(Deepspeed::planned("nearest 0.9.5").as_deref(), Some("0.14.0"));
 }
 
 #[test]

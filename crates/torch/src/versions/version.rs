@@ -6,11 +6,12 @@ use std::str::FromStr;
 use base::text::{Mistake, quoted};
 
 /// The libraries whose releases are told apart, each with the first release that does what today's does.
-pub const TODAY_SINCE: [(&str, &str); 4] = [
+pub const TODAY_SINCE: [(&str, &str); 5] = [
     ("transformers", "5.23.0"),
     ("peft", "0.20.0"),
     ("bitsandbytes", "0.50.0"),
     ("torch", "2.15.0"),
+    ("deepspeed", "0.19.6"),
 ];
 
 /// A release: major, minor and patch.

@@ -97,11 +97,18 @@ struct Call {
 }
 
 impl Tape {
-    /// Partitions a parameter: it comes to the GPU whole, and the rank keeps its part (`_partition_param`).
-    pub(crate) fn partition(&self, zero: &Zero, member: &Member) -> StorageId {
-        let size = member.dtype.size();
-        let whole = self.alloc(member.elements * size, Category::Temporary);
-        let bytes = member.elements.div_ceil(zero.ranks) * size;
+    /// A parameter comes to the GPU: whole, or the rank keeps its part at once (`zero.Init`).
+    pub(crate) fn arrive(&self, zero: &Zero, member: &Member) -> StorageId {
+        let whole = self.alloc(member.elements * member.dtype.size(), Category::Parameter);
+        match zero.init {
+            true => self.partition(zero, member, whole),
+            false => whole,
+        }
+    }
+
+    /// Puts the rank's part of a parameter in the place of the whole (`_partition_param`).
+    fn partition(&self, zero: &Zero, member: &Member, whole: StorageId) -> StorageId {
+        let bytes = member.elements.div_ceil(zero.ranks) * member.dtype.size();
         let part = match zero.offload_param {
             Some(offload) => self.on_cpu(bytes, offload),
             None => self.alloc(bytes, Category::Parameter),
@@ -119,7 +126,15 @@ impl Tape {
         members: &[Member],
         trainable: &Groups<'t>,
     ) -> Vec<Tensor<'t>> {
-        let mut partitioned = Partitioned::new(configuration, zero, members, trainable);
+        let partition = |member: &Member| Member {
+            kept: match zero.init {
+                true => member.kept,
+                false => self.partition(&zero, member, member.kept),
+            },
+            ..*member
+        };
+        let members: Vec<Member> = members.iter().map(partition).collect();
+        let mut partitioned = Partitioned::new(configuration, zero, &members, trainable);
         let masters = partitioned.make_optimizer(self);
         *self.sharing.borrow_mut() = Some(Sharing::Partitioned(partitioned));
         masters

@@ -12,7 +12,7 @@ const CHUNK: u32 = 256;
 
 impl<'t> Decoder<'t> {
     /// The head's weight, which is never quantised.
-    pub(super) fn head_weight(&self) -> Option<&Tensor<'t>> {
+    pub(crate) fn head_weight(&self) -> Option<&Tensor<'t>> {
         match &self.head.base.weight {
             Base::Dense(weight) => Some(weight),
             Base::FourBit(_) | Base::EightBit(_) => None,
