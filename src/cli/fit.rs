@@ -50,7 +50,8 @@ pub(super) struct Args {
     /// Print the smallest GPU that is enough instead
     #[arg(long, conflicts_with_all = ["budget", "gpu", "largest"])]
     smallest_gpu: bool,
-    /// Print how many GPUs of the budget's kind are enough at least, if FSDP shares the model among them, instead
+    /// Print how many GPUs of the budget's kind are enough at least, if FSDP shares the model among them (or
+    /// DeepSpeed, with `distributed: deepspeed`), instead
     #[arg(long, conflicts_with_all = ["largest", "smallest_gpu"])]
     fewest_gpus: bool,
     /// Write the least change that fits as a spec
@@ -271,7 +272,7 @@ fn limits_of(
         for (worst, found) in rows {
             let found = match found {
                 // Changes mend that.
-                Err(PlanError::NotShared(_)) if is_any => None,
+                Err(PlanError::NotShared { .. }) if is_any => None,
                 found => found?,
             };
             add("world_size", worst, found.map(Into::into));

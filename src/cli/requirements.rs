@@ -98,6 +98,7 @@ fn names(study: &Study, path: &Path) -> bool {
             cell.init_adapter.as_ref(),
             cell.adapter_config.as_ref(),
             cell.accelerate_config.as_ref(),
+            cell.deepspeed_config.as_ref(),
         ];
         others.into_iter().flatten().chain(&of_data).any(|input| is_in(input))
     })

@@ -42,6 +42,10 @@ pub fn write(project: &Project) {
         "accelerate.yaml",
         "distributed_type: FSDP\nnum_processes: 2\nfsdp_config: {fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP}\n",
     );
+    write(
+        "deepspeed.json",
+        r#"{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}"#,
+    );
     write_data(&write);
 }
 

@@ -134,7 +134,7 @@ fn wrong_names_are_errors() {
         ),
         (
             &["--model", "tiny", "--deepspeed", "ds.json"],
-            "DeepSpeed is not planned yet",
+            "write `--set deepspeed_config=ds.json`",
         ),
         (&["--model", "tiny", "--vram", "24GB"], "write `--gpu 24GB`"),
         (&["--model", "tiny", "--gpus", "2"], "write `--set world_size=2`"),

@@ -190,6 +190,138 @@ fn what_is_not_of_ranks_is_refused() {
             "stack: torch, world_size: 2, distributed: fsdp, dtype: bfloat16, torch: { device_map: true }",
             "the CPU loads what FSDP shares",
         ),
+        ("stack: torch, deepspeed: ds.json", "write `distributed: deepspeed`"),
+        (
+            "stack: torch, zero_optimization: { stage: 3 }",
+            "says how DeepSpeed's ZeRO shares a model",
+        ),
+        (
+            "stack: torch, world_size: 2, distributed: fsdp, zero_optimization: { contiguous_gradients: false }",
+            "use `distributed: deepspeed`",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, fsdp_config: { version: 2 }",
+            "says how FSDP shares a model",
+        ),
+        (
+            "stack: torch, world_size: 2, distributed: deepspeed, torch: { ddp_bucket_cap_mb: 3 }",
+            "says how several processes of DDP exchange gradients",
+        ),
+        ("distributed: deepspeed", "the candle stack cannot do this yet"),
+        (
+            "stack: torch, world_size: 0, distributed: deepspeed",
+            "world_size: must be at least 1, got 0",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, zero_optimization: { stage: 0 }",
+            "use 1, 2 or 3, or `distributed: ddp`",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, zero_optimization: { stage: 4 }",
+            "ZeRO has no stage 4",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, zero_optimization: { stage3_prefetch_bucket_size: 5e7 }",
+            "weights are whole below stage 3",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, zero_optimization: { sub_group_size: 5 }",
+            "steps all at once",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, dtype: bfloat16, zero_optimization: { stage: 3, round_robin_gradients: true }",
+            "stage 3 shares each weight by itself",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, zero_optimization: { offload_param_device: cpu }",
+            "weights are shared with stage 3 alone",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, zero_optimization: { offload_optimizer_device: nvme }",
+            "offloading to a disk (nvme) is not planned",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, zero_optimization: { offload_optimizer_pin_memory: false }",
+            "use `offload_optimizer_device: cpu`",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, zero_optimization: { reduce_bucket_size: 0 }",
+            "no gradient fits a bucket",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, zero_optimization: { reduce_bucket_size: 0.5 }",
+            "a whole number of 0 or more, such as 500000000 or 5e8",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, autocast: bfloat16, dtype: float32",
+            "write `dtype: bfloat16`, which is what the Trainer's bf16 or fp16 means here",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, dtype: int4, upcast: peft",
+            "DeepSpeed casts to the format of the model",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, adapter_dtype: bfloat16",
+            "DeepSpeed casts adapters to the format of the model",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, dtype: float16, zero_optimization: { bf16_master_weights_and_grads: true }",
+            "an option of DeepSpeed's bf16",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, dtype: bfloat16, zero_optimization: { bf16_master_weights_and_grads: true }",
+            "only where the CPU steps them",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, dtype: bfloat16, zero_optimization: { bf16_optimizer_states: true }",
+            "states in bfloat16 only of weights in bfloat16",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, dtype: bfloat16, zero_optimization: { stage: 1, grad_accum_dtype: float32 }",
+            "BF16_Optimizer",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, zero_optimization: { stage: 3 }, dtype: int4",
+            "not planned with quantised weights yet",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, zero_optimization: { stage: 3 }, dtype: bfloat16, adapter: vera",
+            "with vera not yet",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, zero_optimization: { stage: 3 }, dtype: bfloat16, modules_to_save: [lm_head]",
+            "modules that are trained whole yet",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, zero_optimization: { stage: 3 }, dtype: bfloat16, torch: { device_map: true }",
+            "transformers loads what stage 3 shares without one",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, dtype: bfloat16, rank: 0, optim: paged_adamw_8bit",
+            "not planned with optimizers of bitsandbytes yet",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, dtype: bfloat16, rank: 0, optim: adafactor",
+            "adafactor has sums over rows and columns",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, dtype: bfloat16, rank: 0, optim: rsvd",
+            "rsvd projects matrices",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, dtype: bfloat16, optim: sgd, zero_optimization: { offload_optimizer_device: \
+             cpu }",
+            "puts DeepSpeed's Adam in the place of SGD",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, torch: { zero_grad: never }",
+            "lets gradients go after each step",
+        ),
+        (
+            "stack: torch, distributed: deepspeed, torch: { generation: { eval_steps: 1, batch_size: 1, prompt_tokens: 4, \
+             max_new_tokens: 4 } }",
+            "how a model generates under DeepSpeed",
+        ),
         ("stack: torch, num_processes: 2", "did you mean `world_size`?"),
         ("stack: torch, gpu: 2xt4", "several GPUs are `--gpu 2xa100-80gb`"),
     ] {
@@ -211,6 +343,29 @@ fn an_answer_about_fsdp_proposes_nothing_that_it_refuses() {
     };
     assert!(of("distributed=ddp"));
     assert!(!of("distributed=fsdp"));
+}
+
+/// A recipe's casts give way to DeepSpeed's, and a user's own do not.
+#[test]
+fn a_recipe_has_no_casts_beside_deepspeed_s() {
+    let plan = |settings: &[&str]| {
+        let arguments = [
+            "plan",
+            "--model",
+            "llama-3.2-1b",
+            "--gpu",
+            "2xa100-40gb",
+            "--set",
+            "distributed=deepspeed",
+        ];
+        Project::empty().expctl(&[&arguments[..], settings].concat())
+    };
+    plan(&["--recipe", "trl-sft"])
+        .exits(0)
+        .stdout_has("as DeepSpeed casts the model itself");
+    plan(&["--recipe", "trl-sft", "--set", "autocast=bfloat16"])
+        .exits(2)
+        .stderr_has("bnb_4bit_compute_dtype: bfloat16");
 }
 
 /// What only a model or a release can tell.

@@ -238,8 +238,8 @@ fn what_is_not_planned_is_said() {
         (FSDP2.replace("TRANSFORMER_BASED_WRAP", "NO_WRAP"), "blocks as units"),
         (FSDP2.replace("fsdp_version: 2", "fsdp_version: 3"), "there is no FSDP3"),
         (
-            "deepspeed_config: {zero_stage: 3}\ndistributed_type: DEEPSPEED\n".into(),
-            "DeepSpeed is not planned yet",
+            "deepspeed_config: {zero_stages: 3}\ndistributed_type: DEEPSPEED\n".into(),
+            "did you mean `zero_stage`?",
         ),
         (
             "distributed_type: MULTI_GPU\ndynamo_config: {dynamo_backend: INDUCTOR}\n".into(),

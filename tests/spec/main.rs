@@ -8,6 +8,7 @@ mod causes;
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;
+mod deepspeed_config;
 mod diagnostics;
 mod examples;
 mod figures;

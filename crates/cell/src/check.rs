@@ -15,6 +15,7 @@ mod stack;
 #[cfg(test)]
 mod tests;
 mod training;
+mod zero;
 
 pub use invalid::InvalidCell;
 

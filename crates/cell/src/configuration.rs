@@ -12,6 +12,7 @@ use super::fsdp::FsdpConfig;
 use super::map::cell_keys;
 use super::plain::{plain_blocks, plain_data, plain_offload, plain_targets, sorted, unless};
 use super::torch::Torch;
+use super::zero::ZeroOptimization;
 use super::{of_data, of_methods};
 use arch::{Family, Preset, check, target_modules};
 use options::{
@@ -119,13 +120,18 @@ cell_keys! {
             acts: [torch(LORA, "2", &[Bytes])],
         }
         /// How the processes share the work: with `ddp` (`DistributedDataParallel`) each holds the whole model, with `fsdp`
-        /// (`FullyShardedDataParallel`) a part of it.
+        /// (`FullyShardedDataParallel`) a part of it. With `deepspeed` (DeepSpeed's ZeRO) each holds a part of what
+        /// zero_optimization says; one process alone may train so, too.
         distributed: Distributed = Distributed::Ddp => {
             stacks: TORCH,
-            heeded: |cell| cell.world_size > 1,
+            heeded: |cell| cell.world_size > 1 || cell.distributed == Distributed::Deepspeed,
             idle: Idle::by("world_size", "one process shares nothing").or("use `world_size: 2` or more"),
             aliases: ["distributed_type"],
-            acts: [torch("rank: 0, world_size: 2", "fsdp", &[Bytes])],
+            acts: [
+                torch("rank: 0, world_size: 2", "fsdp", &[Bytes]),
+                torch("rank: 0, world_size: 2", "deepspeed", &[Bytes]),
+                torch(FULL, "deepspeed", &[Bytes]),
+            ],
         }
         /// How FSDP shares the model.
         fsdp_config: FsdpConfig = FsdpConfig::default() => {
@@ -137,14 +143,43 @@ cell_keys! {
             nested: FsdpConfig::FACTS,
         }
         /// The processes by a file of `accelerate config`; relative to the spec's file. It sets distributed, world_size, autocast,
-        /// and what fsdp_config has of its `fsdp_config`; keys beside it have the last word, as the launcher's options have. A
-        /// field that asks for something else is an error.
+        /// what fsdp_config has of its `fsdp_config`, and zero_optimization and dtype by its `deepspeed_config`; keys beside it have the
+        /// last word, as the launcher's options have. A field that asks for something else is an error.
         accelerate_config: Option<String> = None => {
             plain: |_, _| None,
             stacks: TORCH,
             example: "''",
-            no_technique: "another way to write distributed and fsdp_config",
+            no_technique: "another way to write distributed, fsdp_config and zero_optimization",
             acts: [torch("rank: 0", "files/accelerate.yaml", &[Bytes])],
+        }
+        /// How DeepSpeed's ZeRO shares the model, by DeepSpeed's names, and accelerate's of what is offloaded.
+        zero_optimization: ZeroOptimization = ZeroOptimization::default() => {
+            filled: |zero, cell| match cell.is_deepspeed() {
+                true => ZeroOptimization {
+                    overlap_comm: Some(zero.overlaps()),
+                    ..zero.filled(&cell.deciding())
+                },
+                false => zero,
+            },
+            plain: |zero, cell| ZeroOptimization {
+                overlap_comm: unless(zero.overlap_comm, &zero.overlaps_by_default()),
+                ..zero.plain(&cell.deciding())
+            },
+            stacks: TORCH,
+            heeded: |cell| cell.distributed == Distributed::Deepspeed,
+            acts: [torch("rank: 0, world_size: 2, distributed: deepspeed", "{stage: 3}", &[Bytes])],
+            nested: ZeroOptimization::FACTS,
+        }
+        /// ZeRO by a JSON file of DeepSpeed, as transformers' Trainer takes it; relative to the spec's file. It sets distributed,
+        /// zero_optimization, dtype, the optimizer, its numbers, and the sizes of batches. Keys of zero_optimization beside it have the last
+        /// word; another value of another key is an error, as in the Trainer. What it has as "auto" is left to the cell. A field that asks for something else is
+        /// an error.
+        deepspeed_config: Option<String> = None => {
+            plain: |_, _| None,
+            stacks: TORCH,
+            example: "''",
+            no_technique: "another way to write distributed, zero_optimization and others",
+            acts: [torch("rank: 0, world_size: 2", "files/deepspeed.json", &[Bytes])],
         }
         /// PyTorch's training loop, and the releases of its libraries.
         torch: Torch = Torch::default() => {
@@ -324,8 +359,10 @@ cell_keys! {
             nested: of_methods::PREFIX_TUNING_OPTIONS,
         }
         /// Number format of the adapters, their gradients and their optimizer states; galore's and rsvd's states stay float32. Our
-        /// trainer has float32 and bfloat16.
+        /// trainer has float32 and bfloat16. DeepSpeed casts adapters with the model.
         adapter_dtype: FloatDtype = FloatDtype::Float32 => {
+            heeded: |cell| cell.distributed != Distributed::Deepspeed,
+            idle: Idle::by("distributed", "DeepSpeed casts adapters to the format of the model"),
             acts: [both(LORA, "bfloat16", &[Bytes, Loss], &[Bytes, File])],
         }
 

@@ -19,14 +19,15 @@ mod plain;
 mod stacks;
 mod table;
 mod torch;
+mod zero;
 
 pub use ::options::methods::*;
 pub use ::options::{
     AllocatorBackend, Attention, AutoWrapPolicy, Autocast, BackwardPrefetch, Checkpointing, Data, DataFile, DataFormat,
-    Device, Distributed, Dtype, FloatDtype, Generation, InstructionSet, InstructionSetChoice, Invalid, Lengths,
-    LoraATraining, Loss, LossScaling, LrScheduler, Measure, Offload, OffloadedBlocks, Optimizer, OutputLifetime,
-    PackingAttention, PackingSeparator, PackingStrategy, Padding, QuantType, ShardingStrategy, Stack, Synthetic,
-    TargetModules, Task, Upcast, Weights, ZeroGrad,
+    Device, Distributed, Dtype, Elements, FloatDtype, Generation, InstructionSet, InstructionSetChoice, Invalid,
+    Lengths, LoraATraining, Loss, LossScaling, LrScheduler, Measure, Offload, OffloadDevice, OffloadedBlocks,
+    Optimizer, OutputLifetime, PackingAttention, PackingSeparator, PackingStrategy, Padding, QuantType,
+    ShardingStrategy, Stack, Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
 };
 pub use allocator::Allocator;
 pub use check::InvalidCell;
@@ -39,3 +40,4 @@ pub use paths::path_keys;
 pub use stacks::{mark_stacks, stacks};
 pub use table::aliases;
 pub use torch::Torch;
+pub use zero::ZeroOptimization;

@@ -47,7 +47,10 @@ impl Cell {
             target_modules: self.target_modules(),
             layers_to_transform: self.layers_to_transform.clone(),
             modules_to_save: self.modules_to_save.clone().unwrap_or_default(),
-            dtype: self.adapter_dtype.into(),
+            dtype: match self.is_deepspeed() {
+                true => self.float_dtype(),
+                false => self.adapter_dtype.into(),
+            },
         })
     }
 

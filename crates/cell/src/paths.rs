@@ -19,10 +19,11 @@ enum Other {
 }
 
 /// The keys of a cell that name files, relative to the spec.
-const PATHS: [(&str, Other); 8] = [
+const PATHS: [(&str, Other); 9] = [
     ("model", Other::Model),
     ("adapter_config", Other::None),
     ("accelerate_config", Other::None),
+    ("deepspeed_config", Other::None),
     ("init_adapter", Other::None),
     ("data.path", Other::DataSet),
     ("data.eval_path", Other::DataSet),

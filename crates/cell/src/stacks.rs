@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Allocator, Cell, Facts, FsdpConfig, Stack, Torch};
+use super::{Allocator, Cell, Facts, FsdpConfig, Stack, Torch, ZeroOptimization};
 
 /// The stacks that heed the key `path`, such as `rank` or `torch.use_cache`.
 pub fn stacks(path: &str) -> &'static [Stack] {
@@ -17,6 +17,7 @@ pub(super) fn of_others(stack: Stack) -> impl Iterator<Item = (String, &'static 
         ("", Cell::FACTS),
         ("torch.", Torch::FACTS),
         ("fsdp_config.", FsdpConfig::FACTS),
+        ("zero_optimization.", ZeroOptimization::FACTS),
         ("allocator.", Allocator::FACTS),
     ];
     let keys = maps.into_iter().flat_map(|(prefix, facts)| {

@@ -178,6 +178,15 @@ cell_keys! {
             no_technique: "a release",
             acts: [torch(INT4, "'0.41.1'", &[Bytes])],
         }
+        /// Release of DeepSpeed, such as "0.14.2", from 0.14.0 on: when it makes its buckets, where it lays weights one after the other, and
+        /// what it looks for overflows in. Default: today's.
+        deepspeed_version: Option<String> = None => {
+            heeded: is_deepspeed,
+            idle: NO_DEEPSPEED,
+            example: "''",
+            no_technique: "a release",
+            acts: [torch("model: smollm2-135m, rank: 0, dtype: bfloat16, world_size: 2, distributed: deepspeed", "'0.18.0'", &[Bytes])],
+        }
         /// Release of PyTorch, such as "2.14.0": its allocator, and whether workspaces of products stay. Default: today's.
         torch_version: Option<String> = None => {
             example: "''",
@@ -192,6 +201,13 @@ const NO_DDP: Idle = Idle::by("world_size", "says how several processes of DDP e
 
 fn is_ddp(cell: &Deciding) -> bool {
     cell.world_size > 1 && cell.distributed == Distributed::Ddp
+}
+
+const NO_DEEPSPEED: Idle =
+    Idle::by("distributed", "is the release of what shares the training").or("use `distributed: deepspeed`");
+
+fn is_deepspeed(cell: &Deciding) -> bool {
+    cell.distributed == Distributed::Deepspeed
 }
 
 /// True if a plan depends on the release of PEFT.

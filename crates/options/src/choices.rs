@@ -312,6 +312,21 @@ pub enum Distributed {
     Ddp,
     /// `FullyShardedDataParallel`, or `fully_shard`: each holds a part of every weight.
     Fsdp,
+    /// DeepSpeed's ZeRO: each holds a part of what its stage says.
+    Deepspeed,
+}
+
+/// The place of what ZeRO keeps for the optimizer, or of the parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OffloadDevice {
+    /// The GPU.
+    None,
+    /// The CPU.
+    Cpu,
+    /// A disk, which is not planned: known so that its error can say so.
+    #[schemars(skip)]
+    Nvme,
 }
 
 /// What FSDP shares among the ranks: `ShardingStrategy` of PyTorch.

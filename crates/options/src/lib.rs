@@ -11,6 +11,7 @@ mod data;
 mod data_file;
 mod dataset;
 mod device;
+mod elements;
 mod engine;
 mod generation;
 mod instruction_set;
@@ -32,13 +33,14 @@ pub use byte_size::ByteSize;
 pub use checkpointing::Checkpointing;
 pub use choices::{
     Attention, AutoWrapPolicy, Autocast, BLOCK_SIZES, BackwardPrefetch, Bias, DEFAULT_BLOCK_SIZE, Distributed, Dtype,
-    FloatDtype, LoraATraining, Loss, LossScaling, LrScheduler, Measure, OutputLifetime, Padding, QuantType,
-    ShardingStrategy, Stack, Task, Upcast, Weights, ZeroGrad,
+    FloatDtype, LoraATraining, Loss, LossScaling, LrScheduler, Measure, OffloadDevice, OutputLifetime, Padding,
+    QuantType, ShardingStrategy, Stack, Task, Upcast, Weights, ZeroGrad,
 };
 pub use data::{Data, Lengths, LogNormal, Synthetic};
 pub use data_file::{DEFAULT_LABEL_COLUMN, DataFile, DataFormat, DataPart, Paths};
 pub use dataset::{DataOptions, LengthGroups, TrainingLength};
 pub use device::{Device, NoCuda};
+pub use elements::Elements;
 pub use engine::Engine;
 pub use generation::Generation;
 pub use instruction_set::{InstructionSet, InstructionSetChoice};

@@ -94,9 +94,14 @@ pub enum PlanError {
     /// Our trainer computes on no GPU that could be chosen.
     #[error("GPUs are chosen for `stack: torch`; this cell is of our own trainer")]
     NoGpu,
-    /// FSDP cannot share the cell's training.
-    #[error("FSDP cannot share it: {0}")]
-    NotShared(String),
+    /// What is to share the cell's training cannot.
+    #[error("{by} cannot share it: {why}")]
+    NotShared {
+        /// FSDP or DeepSpeed.
+        by: &'static str,
+        /// The reason.
+        why: String,
+    },
 }
 
 /// A cell of a study that could not be planned, and where the key at fault was written.
@@ -140,7 +145,7 @@ impl PlanError {
             Self::Data(_) => "data",
             Self::Training(error) if matches!(**error, TrainError::Data(_)) => "data",
             Self::NoGpu => "stack",
-            Self::NotShared(_) => "distributed",
+            Self::NotShared { .. } => "distributed",
             // Of the command line, or of a section beside the cells.
             Self::NothingToVary | Self::Value { .. } | Self::NoBudget => "",
             error => return key_in_front(&error.to_string()).unwrap_or("model").to_owned(),

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use records::prediction::{Prediction, Verdict};
 use torch::caching_allocator::{AllocationFailed, DeviceMemory};
 use torch::{
-    self, Bitsandbytes, Configuration, Peft, Pytorch, Transformers, Trl,
+    self, Bitsandbytes, Configuration, Deepspeed, Peft, Pytorch, Transformers, Trl,
     gpu::{Budget, Context, Gpu},
 };
 use trace::Phase;
@@ -538,6 +538,7 @@ fn nearest_releases(cell: &Cell, model: &ModelConfig) -> Vec<String> {
             &torch.bitsandbytes_version,
             &Bitsandbytes::planned,
         ),
+        of("deepspeed_version", &torch.deepspeed_version, &Deepspeed::planned),
         of("torch_version", &torch.torch_version, &Pytorch::planned),
     ];
     notes.into_iter().flatten().collect()

@@ -18,8 +18,8 @@ pub(super) struct OtherLoads {
 pub(super) fn other_loads(cell: &Cell, configuration: &Configuration) -> OtherLoads {
     let mut others = OtherLoads::default();
     if !cell.dtype.is_quantised() {
-        // What FSDP shares is loaded by the CPU.
-        if cell.torch.device_map.is_none() && !cell.is_fsdp() {
+        // What FSDP and ZeRO share is loaded by the CPU.
+        if cell.torch.device_map.is_none() && !cell.is_fsdp() && !cell.shares_weights_by_zero() {
             others.reason = "way of loading, by a device_map or by model.to";
             others.configurations.push(Configuration {
                 device_map: true,
@@ -67,6 +67,10 @@ pub(super) fn other_lead(configuration: &Configuration) -> Option<OtherLead> {
         }
         Some(Ranks::Fsdp(fsdp)) if !fsdp.per_parameter => {
             fsdp.cpu_leads = false;
+            "lead of the CPU over the GPU"
+        }
+        Some(Ranks::Zero(zero)) if zero.overlap_comm => {
+            zero.cpu_leads = true;
             "lead of the CPU over the GPU"
         }
         _ => return None,

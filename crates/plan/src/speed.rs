@@ -48,10 +48,10 @@ pub struct Speed {
 }
 
 /// The speed of `cell` on `gpu`, every sample as long as `max_seq_length`. `None` for what no published speed was compared
-/// with: our trainer, classifiers, int8, several GPUs, and one whose rates are not known.
+/// with: our trainer, classifiers, int8, several GPUs, DeepSpeed, and one whose rates are not known.
 pub fn speed(cell: &Cell, model: &ModelConfig, gpu: Option<&Gpu>) -> Option<Speed> {
     let gpu = gpu?;
-    let is_one = cell.stack == Stack::Torch && cell.world_size == 1;
+    let is_one = cell.stack == Stack::Torch && cell.world_size == 1 && !cell.is_deepspeed();
     let is_known = is_one && cell.task == Task::CausalLm && cell.dtype != Dtype::Int8;
     let rates = gpu.rates().filter(|_| is_known)?;
     let work = Work::new(cell, model, rates, gpu.capability);

@@ -2,10 +2,12 @@
 
 use arch::{ModelConfig, Module};
 use base::text::Mistake;
-use cell::{Adapter, AutoWrapPolicy, Cell, Checkpointing, Distributed, ZeroGrad};
-use options::ShardingStrategy;
+use cell::{Adapter, AutoWrapPolicy, Cell, Checkpointing, Distributed, Elements, OffloadDevice, ZeroGrad};
+use options::{AdapterOptions, ShardingStrategy};
 use torch::gpu::{ComputeCapability, Context, Gpu};
-use torch::{Backend, Bitsandbytes, Configuration, Ddp, Dtype, Fsdp, Peft, Pytorch, Ranks, Transformers};
+use torch::{
+    Backend, Bitsandbytes, Configuration, Ddp, Deepspeed, Dtype, Fsdp, Offload, Peft, Pytorch, Ranks, Transformers, Zero,
+};
 
 /// The configuration of `cell`, for a model of this shape.
 ///
@@ -35,6 +37,10 @@ pub(super) fn torch_configuration(
         Some(version) => Pytorch::of(version)?,
         None => Pytorch::TODAY,
     };
+    let deepspeed = match &cell.torch.deepspeed_version {
+        Some(version) => Deepspeed::of(version)?,
+        None => Deepspeed::TODAY,
+    };
     cell.check_release(&model).map_err(|invalid| invalid.mistake)?;
     check_reentrant(cell, &model, &transformers)?;
     check_prefix(cell, &transformers)?;
@@ -42,11 +48,12 @@ pub(super) fn torch_configuration(
     check_wrapped(cell, &model, &pytorch)?;
     check_generation(cell, &transformers)?;
     check_saves(cell, &bitsandbytes)?;
+    let ranks = ranks(cell, &model, &transformers);
     Ok(Configuration {
         model,
         dtype: cell.dtype,
         torch_dtype: compute,
-        adapter: cell.model_options().adapter,
+        adapter: adapter(cell, ranks.as_ref()),
         trainable: cell.trainable.clone(),
         bnb_4bit_blocksize: cell.bnb_4bit_blocksize as u64,
         bnb_4bit_use_double_quant: cell.bnb_4bit_use_double_quant,
@@ -84,17 +91,29 @@ pub(super) fn torch_configuration(
         peft,
         bitsandbytes,
         pytorch,
-        deepspeed: torch::Deepspeed::TODAY,
+        deepspeed,
         device_map: cell.torch.device_map == Some(true),
-        ranks: ranks(cell, &transformers),
+        ranks,
         free_bytes: gpu.map(|gpu| gpu.total_bytes - Context::of(Some(gpu), cell.world_size).likely),
         backend: Backend::Cuda,
     })
 }
 
-/// How several processes share the work.
-fn ranks(cell: &Cell, transformers: &Transformers) -> Option<Ranks> {
+/// The adapters. DeepSpeed's engine casts them to the format of the weights, but where the model was shared before.
+fn adapter(cell: &Cell, ranks: Option<&Ranks>) -> Option<AdapterOptions> {
+    let mut adapter = cell.model_options().adapter?;
+    if let Some(Ranks::Zero(zero)) = ranks
+        && !zero.init
+    {
+        adapter.dtype = cell.dtype;
+    }
+    Some(adapter)
+}
+
+/// How several processes share the work. DeepSpeed changes that of one process, too.
+fn ranks(cell: &Cell, model: &ModelConfig, transformers: &Transformers) -> Option<Ranks> {
     match cell.distributed {
+        Distributed::Deepspeed => Some(Ranks::Zero(zero(cell, model))),
         _ if cell.world_size == 1 => None,
         Distributed::Ddp => Some(Ranks::Ddp(ddp(cell, transformers))),
         Distributed::Fsdp => Some(Ranks::Fsdp(fsdp(cell, transformers))),
@@ -131,6 +150,48 @@ fn fsdp(cell: &Cell, transformers: &Transformers) -> Fsdp {
             .activation_checkpointing
             .unwrap_or(transformers.checkpoints_within),
         cpu_leads: true,
+    }
+}
+
+/// `sys.maxsize`, DeepSpeed's word for no limit.
+const NO_LIMIT: u64 = i64::MAX as u64;
+
+/// How DeepSpeed's ZeRO shares a model. Sizes that are left out are those that transformers' Trainer fills in for `auto`
+/// (`trainer_config_finalize` in `integrations/deepspeed.py`).
+fn zero(cell: &Cell, model: &ModelConfig) -> Zero {
+    let config = &cell.zero_optimization;
+    let hidden = model.hidden_size as u64;
+    let size = |elements: Option<Elements>, default: u64| elements.map_or(default, |elements| elements.0);
+    let offload = |device: OffloadDevice, pinned: bool| (device == OffloadDevice::Cpu).then_some(Offload { pinned });
+    Zero {
+        stage: config.stage as u8,
+        ranks: cell.world_size as u64,
+        rank: None,
+        offload_optimizer: offload(config.offload_optimizer_device, config.offload_optimizer_pin_memory),
+        offload_param: offload(config.offload_param_device, config.offload_param_pin_memory),
+        overlap_comm: config.overlaps(),
+        contiguous_gradients: config.contiguous_gradients,
+        reduce_scatter: config.reduce_scatter,
+        round_robin_gradients: config.round_robin_gradients,
+        reduce_bucket_size: size(config.reduce_bucket_size, hidden * hidden),
+        sub_group_size: config.sub_group_size.0,
+        // As Python's int(0.9 * hidden_size * hidden_size), whose factors are multiplied from the left.
+        prefetch_bucket_size: size(
+            config.stage3_prefetch_bucket_size,
+            (0.9 * hidden as f64 * hidden as f64) as u64,
+        ),
+        param_persistence_threshold: size(config.stage3_param_persistence_threshold, 10 * hidden),
+        model_persistence_threshold: size(config.stage3_model_persistence_threshold, NO_LIMIT),
+        max_live_parameters: config.stage3_max_live_parameters.0,
+        max_reuse_distance: config.stage3_max_reuse_distance.0,
+        memory_efficient_linear: config.memory_efficient_linear,
+        grad_accum_dtype: config.grad_accum_dtype.map(|dtype| Dtype::floating(dtype.into())),
+        master_dtype: match config.bf16_master_weights_and_grads {
+            true => Dtype::Bfloat16,
+            false => Dtype::Float32,
+        },
+        init: config.stage == 3 && config.zero3_init_flag,
+        cpu_leads: false,
     }
 }
 

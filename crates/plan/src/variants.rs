@@ -37,9 +37,10 @@ const DIFFERENCES: [Difference; 5] = [
     Difference {
         words: "prepare_model_for_kbit_training",
         key: "upcast",
-        // FSDP shares weights of one format alone.
+        // FSDP shares weights of one format alone, and DeepSpeed casts them.
         value: |cell| {
-            let may_cast = cell.dtype.is_quantised() && cell.upcast == Upcast::None && !cell.is_fsdp();
+            let is_plain = !cell.is_fsdp() && !cell.is_deepspeed();
+            let may_cast = cell.dtype.is_quantised() && cell.upcast == Upcast::None && is_plain;
             may_cast.then(|| json!(Upcast::Peft))
         },
     },

@@ -81,6 +81,7 @@ pub(crate) fn planned(cells: &[Entry]) -> Option<Planned> {
         let uses = |cell: &&&Entry| match name {
             "bitsandbytes" => matches!(cell.text("dtype"), Some("int4" | "int8")),
             "peft" => cell.text("upcast") != Some("none"),
+            "deepspeed" => cell.text("distributed") == Some("deepspeed"),
             _ => true,
         };
         Releases {

@@ -7,7 +7,8 @@ const NO_LOADER: &str = "leave it out: samples are tokenised before the training
 const NOT_PINNED: &str = "leave it out: no batch is copied from page-locked memory";
 const FSDP: &str = "write `distributed: fsdp` with `world_size`, and accelerate's keys without their `fsdp_` in `fsdp_config`, or \
      `accelerate_config: FILE`";
-const DEEPSPEED: &str = "DeepSpeed is not planned yet: its flat buffers and float32 copies come on top, on one GPU too";
+const DEEPSPEED: &str = "write `distributed: deepspeed` with `world_size`, and DeepSpeed's keys in `zero_optimization`, or \
+     `deepspeed_config: FILE`";
 const ONLY_SUPERVISED: &str =
     "DPO, GRPO, reward models and other losses of preferences are not planned: supervised training alone is";
 const SAVED_ONCE: &str = "leave it out: our trainer saves the adapter once, at the end, and plans of PyTorch's stack have \
@@ -16,7 +17,7 @@ const NO_FOLDER: &str = "leave it out: a plan writes no files, and a run's resul
 const RESUMED: &str = "leave it out: a run that is repeated goes on where it ended";
 const NO_TRACKER: &str = "leave it out: results are files, which `expctl report` draws";
 const NO_KERNELS: &str = "leave it out: fused kernels of adapters are not planned";
-const ONE_LAYER_ONE_GPU: &str = "tensor parallelism is not planned; `world_size` plans DDP and FSDP";
+const ONE_LAYER_ONE_GPU: &str = "tensor parallelism is not planned; `world_size` plans DDP, FSDP and ZeRO";
 const OTHER_OPTIMIZER: &str = "the optimizer is not planned; `expctl schema` has those that are, under `optim`";
 const TEXT_COLUMN: &str = "write `data: {column: ...}`, or name the columns of prompts or of messages";
 const PACKED_AS_IS: &str =
@@ -25,7 +26,7 @@ const EVALUATED_ONCE: &str = "leave it out: our trainer has `eval_fraction`, the
                               plans of PyTorch's stack have the training's steps alone";
 
 /// The keys, each with the help of its error.
-const FOREIGN: [(&str, &str); 124] = [
+const FOREIGN: [(&str, &str); 123] = [
     // Of TRL's SFTConfig.
     ("dataset_text_field", TEXT_COLUMN),
     (
@@ -135,7 +136,6 @@ const FOREIGN: [(&str, &str); 124] = [
     ),
     ("fsdp", FSDP),
     ("deepspeed", DEEPSPEED),
-    ("deepspeed_config", DEEPSPEED),
     ("zero_stage", DEEPSPEED),
     (
         "loss_type",
@@ -258,7 +258,7 @@ const FOREIGN: [(&str, &str); 124] = [
     ),
     ("tp", ONE_LAYER_ONE_GPU),
     ("tensor_parallel", ONE_LAYER_ONE_GPU),
-    ("pp", "pipelines are not planned; `world_size` plans DDP and FSDP"),
+    ("pp", "pipelines are not planned; `world_size` plans DDP, FSDP and ZeRO"),
     ("zero", DEEPSPEED),
     ("zero1", DEEPSPEED),
     ("zero2", DEEPSPEED),

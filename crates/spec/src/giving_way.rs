@@ -5,6 +5,7 @@ use cell::{Attention, Cell};
 use serde_json::{Value, json};
 use torch::gpu::{Gpu, Technique};
 
+use super::config_files::CASTS;
 use super::overrides::Overrides;
 use super::recipes::Recipe;
 
@@ -25,6 +26,7 @@ impl GivingWay<'_> {
         notes.extend(self.change_attention(keys));
         notes.extend(self.change_release(keys));
         notes.extend(self.change_modules(keys));
+        notes.extend(self.change_casts(keys));
         notes
             .iter()
             .map(|note| format!("--recipe {}: {note}", self.recipe))
@@ -85,6 +87,39 @@ impl GivingWay<'_> {
         Some(format!(
             "transformers {release} has not been studied with {family}; {instead} is taken"
         ))
+    }
+
+    /// No casts beside DeepSpeed's own.
+    fn change_casts(&self, keys: &mut Value) -> Option<String> {
+        if self.overrides.value("distributed") != Some("deepspeed") {
+            return None;
+        }
+        let mut changed = Vec::new();
+        // The Trainer's bf16 or fp16 is the model's format then.
+        let format = match keys["dtype"].as_str() {
+            Some("float32") => "dtype",
+            Some("int4" | "int8") => "bnb_4bit_compute_dtype",
+            _ => "",
+        };
+        let mixed = keys["autocast"]
+            .as_str()
+            .filter(|mixed| *mixed != "none")
+            .map(str::to_owned);
+        if let Some(mixed) = mixed.filter(|_| !format.is_empty() && !self.overrides.sets("dtype"))
+            && !self.overrides.sets(format)
+            && keys[format] != json!(mixed)
+        {
+            changed.push(format!("`{format}: {mixed}`"));
+            keys[format] = mixed.into();
+        }
+        for (key, none) in CASTS {
+            let differs = keys[key].as_str().is_some_and(|value| value != none);
+            if differs && !self.overrides.sets(key) {
+                keys[key] = json!(none);
+                changed.push(format!("`{key}: {none}`"));
+            }
+        }
+        (!changed.is_empty()).then(|| format!("{}, as DeepSpeed casts the model itself", changed.join(" and ")))
     }
 
     /// All linear layers of a model that has none of the recipe's.

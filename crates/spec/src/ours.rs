@@ -208,6 +208,13 @@ fn by_value(name: &str, value: Option<&str>) -> Option<Vec<(&'static str, String
         },
         "fsdp" if is_off => one("distributed", "ddp"),
         "fsdp" => Some(vec![("distributed", "fsdp".into()), ("world_size", VALUE.into())]),
+        "deepspeed" if is_off => one("distributed", "ddp"),
+        "deepspeed" if given.is_empty() || given == "true" => one("distributed", "deepspeed"),
+        "deepspeed" => one("deepspeed_config", value.unwrap_or(VALUE)),
+        "zero_stage" => Some(vec![
+            ("distributed", "deepspeed".into()),
+            ("zero_optimization.stage", value.unwrap_or(VALUE).to_owned()),
+        ]),
         "disable_gradient_checkpointing" => one("gradient_checkpointing", "none"),
         "use_galore" => one("optim", "galore"),
         _ => None,
@@ -305,7 +312,14 @@ mod tests {
         ] {
             assert_eq!(ours(name, value, true).as_deref(), Some(help), "{name} {value:?}");
         }
-        assert!(ours("deepspeed", None, true).is_some_and(|help| help.starts_with("DeepSpeed is not planned")));
+        assert_eq!(
+            ours("deepspeed", None, true).as_deref(),
+            Some("write `--set distributed=deepspeed`")
+        );
+        assert_eq!(
+            ours("zero_stage", Some("3"), true).as_deref(),
+            Some("write `--set distributed=deepspeed` and `--set zero_optimization.stage=3`")
+        );
         assert_eq!(ours("banana", None, true), None);
     }
 

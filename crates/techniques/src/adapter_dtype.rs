@@ -16,7 +16,8 @@ pub(super) const ADAPTER_DTYPE: Technique = Technique {
     is_of_tensors: true,
     // Also where every weight is trained: the rank may change as well.
     steps: |cell, _| match cell.adapter_dtype {
-        _ if !cell.adapter.heeds("adapter_dtype") => Vec::new(),
+        // DeepSpeed casts adapters with the model.
+        _ if !cell.adapter.heeds("adapter_dtype") || cell.is_deepspeed() => Vec::new(),
         FloatDtype::Float32 => vec![Cell {
             adapter_dtype: native_half(cell),
             ..cell.clone()

@@ -37,6 +37,7 @@ mod tests;
 mod toggle;
 mod trainable;
 mod upcast;
+mod zero;
 mod zero_grad;
 
 pub use offload::OFFLOAD;

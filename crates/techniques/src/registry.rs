@@ -27,10 +27,11 @@ use super::sharding::SHARDING;
 use super::target_modules::TARGET_MODULES;
 use super::technique::Technique;
 use super::upcast::UPCAST;
+use super::zero::ZERO;
 use super::zero_grad::ZERO_GRAD;
 
 /// Every technique.
-pub const TECHNIQUES: [&Technique; 27] = [
+pub const TECHNIQUES: [&Technique; 28] = [
     &ATTENTION,
     &OUTPUTS,
     &KEY_VALUE_CACHE,
@@ -43,6 +44,7 @@ pub const TECHNIQUES: [&Technique; 27] = [
     &CHECKPOINTING,
     &OFFLOAD,
     &SHARDING,
+    &ZERO,
     &LOSS,
     &EMPTY_CACHE,
     &OPTIMIZER,

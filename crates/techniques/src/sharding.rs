@@ -26,7 +26,8 @@ pub(super) const SHARDING: Technique = Technique {
     is_ordered: false,
     is_of_tensors: true,
     steps: |cell, _| {
-        if cell.stack != Stack::Torch || cell.world_size == 1 {
+        // DeepSpeed has formats of its own, so that another way to share would change more.
+        if cell.stack != Stack::Torch || cell.world_size == 1 || cell.is_deepspeed() {
             return Vec::new();
         }
         let fsdp = |version: usize, offloads: bool| {

@@ -7,7 +7,7 @@ use options::saves_whole;
 use serde_json::{Map, Value};
 use torch::caching_allocator::Settings;
 use torch::gpu::Gpu;
-use torch::{Bitsandbytes, Peft, Pytorch, Transformers, Trl};
+use torch::{Bitsandbytes, Deepspeed, Peft, Pytorch, Transformers, Trl};
 
 use super::super::stacks::of_others;
 use super::super::{
@@ -173,6 +173,7 @@ impl Cell {
         found.check(self.check_transformers());
         found.check(self.check_peft());
         found.check(self.check_trl());
+        found.check(self.check_deepspeed());
         found.check(self.check_bitsandbytes());
         found.check(self.check_attention());
         if self.loss().is_partial() {
@@ -198,6 +199,7 @@ impl Cell {
         }
         self.check_loop(found);
         self.check_fsdp(found);
+        self.check_zero(found);
         if self.torch.use_reentrant.is_some() && self.gradient_checkpointing == Checkpointing::None {
             found.add(
                 Invalid::idle("torch.use_reentrant", "no block is checkpointed")
@@ -403,6 +405,15 @@ impl Cell {
             return Err(invalid.help("leave the key out, or use `adapter: lora`"));
         }
         Ok(())
+    }
+
+    fn check_deepspeed(&self) -> Checked {
+        let Some(version) = &self.torch.deepspeed_version else {
+            return Ok(());
+        };
+        Deepspeed::of(version)
+            .map(drop)
+            .map_err(|mistake| Invalid::of("torch.deepspeed_version", mistake))
     }
 
     fn check_trl(&self) -> Checked {

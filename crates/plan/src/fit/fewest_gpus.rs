@@ -12,11 +12,12 @@ use crate::{PlanError, Planner};
 /// Numbers of GPUs that are tried.
 const GPUS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// The fewest GPUs of its kind on which `cell` fits if FSDP shares it as its `fsdp_config` says, with changes of at most
-/// the harm `worst`; as it is but for that without it. Micro-batches of a step are shared out. `None` if none are enough.
+/// The fewest GPUs of its kind on which `cell` fits if FSDP shares it as its `fsdp_config` says, or DeepSpeed if that is
+/// what trains it, with changes of at most the harm `worst`; as it is but for that without it. Micro-batches of a step are
+/// shared out. `None` if none are enough.
 ///
 /// # Errors
-/// The cell is our trainer's, it has no budget, it cannot be planned on one GPU, or FSDP cannot share it in any way that
+/// The cell is our trainer's, it has no budget, it cannot be planned on one GPU, or it cannot be shared in any way that
 /// `worst` allows.
 pub fn fewest_gpus(
     planner: &Planner,
@@ -39,7 +40,10 @@ pub fn fewest_gpus(
         Some((count, found))
     });
     match (&found, shared(cell, GPUS[1]).validate()) {
-        (None, Err(invalid)) => Err(PlanError::NotShared(invalid.to_string())),
+        (None, Err(invalid)) => Err(PlanError::NotShared {
+            by: if cell.is_deepspeed() { "DeepSpeed" } else { "FSDP" },
+            why: invalid.to_string(),
+        }),
         _ => Ok(found),
     }
 }
@@ -53,6 +57,10 @@ fn shared(cell: &Cell, count: usize) -> Cell {
         gradient_accumulation_steps: micro_batches.div_ceil(count),
         ..cell.clone()
     };
+    if cell.is_deepspeed() {
+        shared.distributed = cell.distributed;
+        return shared;
+    }
     if count == 1 {
         shared.distributed = Distributed::Ddp;
         shared.fsdp_config = Default::default();

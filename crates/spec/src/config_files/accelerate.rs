@@ -9,12 +9,13 @@ use yaml::diagnostic::Diagnostic;
 use yaml::place::Place;
 use yaml::tree::{Entry, Node};
 
+use super::deepspeed::{self, BUCKET, CASTS, GATHERED};
 use super::interface::{Config, Key, Kind, Text, part};
 
 pub(super) const KIND: Kind = Kind {
     key: KEY,
     // As the launcher's own options have.
-    yields: true,
+    yields: |_| true,
     file: |path| path,
     read,
 };
@@ -22,7 +23,7 @@ pub(super) const KIND: Kind = Kind {
 const KEY: &str = "accelerate_config";
 
 /// Fields that decide memory.
-const READ: [&str; 19] = [
+const READ: [&str; 26] = [
     "compute_environment",
     "distributed_type",
     "num_processes",
@@ -42,10 +43,17 @@ const READ: [&str; 19] = [
     "fsdp_use_orig_params",
     CHECKPOINTS,
     "fp16",
+    DEEPSPEED,
+    CONFIG_FILE,
+    STAGE,
+    "offload_optimizer_device",
+    "offload_param_device",
+    "gradient_accumulation_steps",
+    "gradient_clipping",
 ];
 
 /// Fields that do not: where processes run and meet, how weights are read and saved.
-const NOT_READ: [&str; 24] = [
+const NOT_READ: [&str; 33] = [
     "debug",
     "machine_rank",
     "main_process_ip",
@@ -72,11 +80,21 @@ const NOT_READ: [&str; 24] = [
     "fsdp_min_num_params",
     // Read by older releases alone.
     "fsdp_backward_prefetch_policy",
+    // transformers looks at the stage alone since accelerate tells it of DeepSpeed in any case.
+    "zero3_init_flag",
+    "zero3_save_16bit_model",
+    "offload_optimizer_nvme_path",
+    "offload_param_nvme_path",
+    "deepspeed_hostfile",
+    "deepspeed_multinode_launcher",
+    "deepspeed_exclusion_filter",
+    "deepspeed_inclusion_filter",
+    // Of mixtures of experts, which no plan is of.
+    "deepspeed_moe_layer_cls_names",
 ];
 
 /// Options of what is not planned. Those that are empty, false or 1 ask for nothing.
-const NOT_PLANNED: [(&str, &str); 8] = [
-    ("deepspeed_config", "DeepSpeed is not planned yet"),
+const NOT_PLANNED: [(&str, &str); 7] = [
     ("megatron_lm_config", "Megatron-LM is not planned"),
     (
         "parallelism_config",
@@ -94,6 +112,24 @@ const NOT_PLANNED: [(&str, &str); 8] = [
 ];
 
 const COMPILED: &str = "code that torch.compile made is not planned";
+
+/// The section of DeepSpeed's fields, and its file in their place.
+const DEEPSPEED: &str = "deepspeed_config";
+const CONFIG_FILE: &str = "deepspeed_config_file";
+const STAGE: &str = "zero_stage";
+
+/// Fields that accelerate refuses beside a file of DeepSpeed (`_deepspeed_config_checks`).
+const NOT_BESIDE_FILE: [&str; 9] = [
+    "gradient_accumulation_steps",
+    "gradient_clipping",
+    STAGE,
+    "offload_optimizer_device",
+    "offload_param_device",
+    "offload_param_nvme_path",
+    "offload_optimizer_nvme_path",
+    "zero3_save_16bit_model",
+    "mixed_precision",
+];
 
 const VERSION: &str = "fsdp_version";
 const POLICY: &str = "fsdp_auto_wrap_policy";
@@ -116,13 +152,46 @@ struct Accelerate {
     keys: Vec<Key>,
     /// What it says of a model without adapters: PEFT wraps one with them.
     without_adapters: Option<Key>,
+    zero: Option<Zero>,
+}
+
+/// What a file says of DeepSpeed, if it names no file of DeepSpeed.
+#[derive(Debug)]
+struct Zero {
+    stage: usize,
+    of_stage3: Vec<Key>,
+    /// The format that the weights are cast to.
+    format: Option<Key>,
+}
+
+impl Zero {
+    fn keys(&self, cell: &Node) -> Vec<Key> {
+        let own = deepspeed::count_of(cell, &["zero_optimization", "stage"]);
+        let shared = self.of_stage3.iter().filter(|_| own.unwrap_or(self.stage) == 3);
+        let format = self.format.iter().map(|format| deepspeed::format_key(format, cell));
+        shared.cloned().chain(format).collect()
+    }
 }
 
 impl Config for Accelerate {
     fn keys(&self, cell: &Node) -> Vec<Key> {
         let has_adapters = part(cell, &["adapter", "rank"]).is_none_or(|cell| cell.method().is_some());
         let wrapped = self.without_adapters.iter().filter(|_| !has_adapters);
-        self.keys.iter().chain(wrapped).cloned().collect()
+        let mut keys: Vec<Key> = self.keys.iter().chain(wrapped).cloned().collect();
+        keys.extend(self.zero.iter().flat_map(|zero| zero.keys(cell)));
+        keys
+    }
+
+    fn other(&self) -> Option<(&'static str, String)> {
+        let named = self.keys.iter().find(|key| key.name == deepspeed::KEY)?;
+        Some((deepspeed::KEY, named.value.text()?.to_owned()))
+    }
+
+    fn unsuited(&self, cell: &Node, place: Place) -> Vec<Diagnostic> {
+        let format = self.zero.iter().filter_map(|zero| zero.format.as_ref());
+        format
+            .filter_map(|format| deepspeed::uncast(KEY, format, cell, place))
+            .collect()
     }
 }
 
@@ -132,29 +201,39 @@ fn read(text: &Text) -> Result<Box<dyn Config>, Diagnostic> {
     fields.check()?;
     let processes = fields.processes()?;
     keys.extend(processes.map(|processes| fields.key("world_size", "num_processes", json!(processes))));
-    keys.extend(fields.precision()?);
-    let mut without_adapters = None;
+    let precision = fields.precision()?;
+    let (mut without_adapters, mut zero) = (None, None);
+    if distributed != Some("DEEPSPEED") {
+        keys.extend(precision.map(|(format, field)| fields.key("autocast", field, json!(format))));
+        fields.check_without_deepspeed()?;
+    }
     match distributed {
         Some("NO") if processes.is_none_or(|processes| processes == 1) => {}
         Some("NO") => {
             let mistake = Mistake::new("one process alone, and `num_processes` says more");
-            return Err(fields.mistake("distributed_type", mistake.help("use MULTI_GPU or FSDP")));
+            return Err(fields.mistake("distributed_type", mistake.help("use MULTI_GPU, FSDP or DEEPSPEED")));
         }
         Some("MULTI_GPU") => keys.push(fields.key("distributed", "distributed_type", json!("ddp"))),
         Some("FSDP") => {
             keys.push(fields.key("distributed", "distributed_type", json!("fsdp")));
             without_adapters = fields.fsdp(&mut keys)?;
         }
+        Some("DEEPSPEED") => zero = fields.deepspeed(precision, &mut keys)?,
         Some(other) => {
             let mistake = Mistake::new(format!("{} is not planned", quoted(other)));
-            return Err(fields.mistake("distributed_type", mistake.help("planned are NO, MULTI_GPU and FSDP")));
+            let help = "planned are NO, MULTI_GPU, FSDP and DEEPSPEED";
+            return Err(fields.mistake("distributed_type", mistake.help(help)));
         }
         None => {
             let message = format!("{KEY}: not a configuration of accelerate: it has no `distributed_type`");
             return Err(Diagnostic::new(message).at(fields.beginning));
         }
     }
-    Ok(Box::new(Accelerate { keys, without_adapters }))
+    Ok(Box::new(Accelerate {
+        keys,
+        without_adapters,
+        zero,
+    }))
 }
 
 /// The fields by the launcher's names: those of `fsdp_config` begin with `fsdp_`, whether they are written so or not.
@@ -180,7 +259,15 @@ impl Fields {
                 true => (name.to_string(), entry),
                 false => (format!("fsdp_{name}"), entry),
             });
-        let written = outer.chain(inner).filter(|(_, entry)| !entry.value.is_null());
+        let deepspeed = map.get(DEEPSPEED).and_then(|entry| entry.value.as_map());
+        let deepspeed = deepspeed
+            .into_iter()
+            .flatten()
+            .map(|(name, entry)| (name.to_string(), entry));
+        let written = outer
+            .chain(inner)
+            .chain(deepspeed)
+            .filter(|(_, entry)| !entry.value.is_null());
         Ok(Self {
             written: written.map(|(name, entry)| (name, entry.clone())).collect(),
             beginning: text.place(""),
@@ -196,15 +283,15 @@ impl Fields {
             return Err(self.mistake(name, Mistake::new("unknown field").help_if(near)));
         }
         let kind = |entry: &Entry| entry.value.kind();
-        if let Some(entry) = self
-            .written
-            .get("fsdp_config")
-            .filter(|entry| entry.value.as_map().is_none())
-        {
+        let sections = ["fsdp_config", DEEPSPEED];
+        let mut written = sections
+            .iter()
+            .filter_map(|name| Some((name, self.written.get(*name)?)));
+        if let Some((name, entry)) = written.find(|(_, entry)| entry.value.as_map().is_none()) {
             let message = format!("a map of fields is expected, not {}", kind(entry));
-            return Err(self.mistake("fsdp_config", Mistake::new(message)));
+            return Err(self.mistake(name, Mistake::new(message)));
         }
-        let words = READ.iter().filter(|field| **field != "fsdp_config");
+        let words = READ.iter().filter(|field| !sections.contains(field));
         let mut words = words.filter_map(|field| Some((field, self.written.get(*field)?)));
         if let Some((field, entry)) = words.find(|(_, entry)| entry.value.text().is_none()) {
             let message = format!("a word or a number is expected, not {}", kind(entry));
@@ -235,11 +322,12 @@ impl Fields {
         }
     }
 
-    fn precision(&self) -> Result<Option<Key>, Diagnostic> {
+    /// The format of mixed precision, with the field that says so.
+    fn precision(&self) -> Result<Option<(&'static str, &'static str)>, Diagnostic> {
         let Some(word) = self.word("mixed_precision") else {
             // Its older name.
             let is_half = self.flag("fp16")?.unwrap_or(false);
-            return Ok(is_half.then(|| self.key("autocast", "fp16", json!("float16"))));
+            return Ok(is_half.then_some(("float16", "fp16")));
         };
         let format = match word.to_lowercase().as_str() {
             "no" | "false" => "none",
@@ -250,7 +338,102 @@ impl Fields {
                 return Err(self.mistake("mixed_precision", mistake.help("planned are 'no', bf16 and fp16")));
             }
         };
-        Ok(Some(self.key("autocast", "mixed_precision", json!(format))))
+        Ok(Some((format, "mixed_precision")))
+    }
+
+    /// Makes sure that nothing is said of DeepSpeed, which the launcher does not use.
+    fn check_without_deepspeed(&self) -> Result<(), Diagnostic> {
+        let section = self.written.get(DEEPSPEED).and_then(|entry| entry.value.as_map());
+        if section.is_none_or(|fields| fields.values().all(|entry| entry.value.is_null())) {
+            return Ok(());
+        }
+        let mistake = Mistake::new("the launcher uses DeepSpeed with `distributed_type: DEEPSPEED` alone");
+        Err(self.mistake(DEEPSPEED, mistake.help("write that, or leave the fields out")))
+    }
+
+    /// Adds the keys of DeepSpeed. Without a file of DeepSpeed, its options are those that the plugin makes
+    /// (`DeepSpeedPlugin.__post_init__`): what it leaves out has DeepSpeed's defaults.
+    fn deepspeed(
+        &self,
+        precision: Option<(&'static str, &'static str)>,
+        keys: &mut Vec<Key>,
+    ) -> Result<Option<Zero>, Diagnostic> {
+        if let Some(file) = self.word(CONFIG_FILE).filter(|file| *file != "none") {
+            if let Some(field) = NOT_BESIDE_FILE.iter().find(|field| self.written.contains_key(**field)) {
+                let mistake = Mistake::new("accelerate refuses it beside `deepspeed_config_file`");
+                return Err(self.mistake(field, mistake.help("write it in the file of DeepSpeed")));
+            }
+            keys.push(self.key(deepspeed::KEY, CONFIG_FILE, json!(file)));
+            return Ok(None);
+        }
+        keys.push(self.key("distributed", "distributed_type", json!("deepspeed")));
+        keys.extend(CASTS.map(|(name, value)| self.key(name, "distributed_type", json!(value))));
+        let stage = match (self.word(STAGE), self.word(STAGE).and_then(|word| word.parse().ok())) {
+            (None, _) => 2,
+            (_, Some(stage @ 1..=3)) => stage,
+            (_, Some(0)) => {
+                let mistake = Mistake::new("with stage 0 DeepSpeed shares nothing, which is not planned");
+                return Err(self.mistake(STAGE, mistake.help("use 1, 2 or 3, or `distributed_type: MULTI_GPU`")));
+            }
+            (Some(other), _) => {
+                let mistake = Mistake::new(format!("ZeRO has no stage {}", quoted(other)));
+                return Err(self.mistake(STAGE, mistake.help("use 1, 2 or 3")));
+            }
+        };
+        keys.push(self.key("zero_optimization.stage", STAGE, json!(stage)));
+        keys.extend(self.device("zero_optimization.offload_optimizer_device", "offload_optimizer_device")?);
+        keys.push(self.key(BUCKET.0, STAGE, json!(BUCKET.1)));
+        let mut of_stage3: Vec<Key> = GATHERED
+            .map(|(name, default)| self.key(name, STAGE, json!(default)))
+            .to_vec();
+        let param = self.device("zero_optimization.offload_param_device", "offload_param_device")?;
+        if param.is_some() && stage != 3 {
+            let mistake = Mistake::new(format!(
+                "weights are shared with stage 3 alone, and the stage is {stage}"
+            ));
+            return Err(self.mistake("offload_param_device", mistake.help("use none, or `zero_stage: 3`")));
+        }
+        of_stage3.extend(param);
+        let steps = "gradient_accumulation_steps";
+        if self.word(steps) != Some("auto") {
+            let count = self.count(steps)?;
+            keys.extend(count.map(|count| self.key(steps, steps, json!(count))));
+        }
+        let clipping = "gradient_clipping";
+        if let Some(word) = self.word(clipping).filter(|word| *word != "auto") {
+            let Some(norm) = word.parse().ok().filter(|norm: &f64| norm.is_finite()) else {
+                let message = format!("a number is expected, not {}", quoted(word));
+                return Err(self.mistake(clipping, Mistake::new(message)));
+            };
+            // The plugin leaves 0 out, so that DeepSpeed's default stays.
+            let norm = if norm == 0.0 { 1.0 } else { norm };
+            keys.push(self.key("max_grad_norm", clipping, json!(norm)));
+        }
+        let format = precision.map(|(format, field)| {
+            let format = if format == "none" { "float32" } else { format };
+            self.key("dtype", field, json!(format))
+        });
+        Ok(Some(Zero {
+            stage,
+            of_stage3,
+            format,
+        }))
+    }
+
+    /// The key of a device that something is offloaded to; none if nothing is.
+    fn device(&self, name: &'static str, field: &'static str) -> Result<Option<Key>, Diagnostic> {
+        match self.word(field).map(str::to_lowercase).as_deref() {
+            None | Some("none") => Ok(None),
+            Some("cpu") => Ok(Some(self.key(name, field, json!("cpu")))),
+            Some("nvme") => {
+                let mistake = Mistake::new("offloading to a disk (nvme) is not planned");
+                Err(self.mistake(field, mistake.help("use cpu or none")))
+            }
+            Some(other) => {
+                let mistake = Mistake::new(format!("there is no device {}", quoted(other)));
+                Err(self.mistake(field, mistake.help("use cpu or none")))
+            }
+        }
     }
 
     /// Adds the keys of FSDP. Options that its version does not have are left out, as accelerate does. Returns the key of

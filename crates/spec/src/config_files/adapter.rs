@@ -11,7 +11,7 @@ use super::interface::{Config, Key, Kind, Text, part};
 
 pub(super) const KIND: Kind = Kind {
     key: KEY,
-    yields: false,
+    yields: |_| false,
     file: |path| peft::config_file(&path),
     read,
 };
@@ -35,7 +35,7 @@ fn read(text: &Text) -> Result<Box<dyn Config>, Diagnostic> {
     let config = peft::parse_config(text.text.as_bytes());
     let config = config.map_err(|error| match error {
         ConfigError::Json(error) => {
-            let place = place_of(&error, text);
+            let place = text.place_of(&error);
             Diagnostic::new(format!("{KEY}: not an adapter's configuration: {error}")).at(place)
         }
         ConfigError::Field(error) => diagnostic(&error),
@@ -100,18 +100,6 @@ impl Adapter {
         let mistake = Diagnostic::new(message).label(place, "");
         let mistake = mistake.label(self.place_of_targets, TARGETS);
         Some(mistake.help(format!("write `{TARGETS}` beside `{KEY}`")))
-    }
-}
-
-/// The character at which the reader of JSON stopped.
-fn place_of(error: &serde_json::Error, Text { text, source, .. }: &Text) -> Place {
-    let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
-    let start = lines.map(str::len).sum::<usize>() + error.column().saturating_sub(1);
-    let start = start.min(text.len().saturating_sub(1)) as u32;
-    Place {
-        source: *source,
-        start,
-        end: start + 1,
     }
 }
 

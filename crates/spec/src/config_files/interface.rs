@@ -19,8 +19,8 @@ const LARGEST: u64 = 4 << 20;
 pub(super) struct Kind {
     /// The key that names it.
     pub(super) key: &'static str,
-    /// True if a key beside the file has the last word; another value is otherwise a mistake.
-    pub(super) yields: bool,
+    /// True if this key of the cell has the last word beside the file; another value is otherwise a mistake.
+    pub(super) yields: fn(&str) -> bool,
     /// The file that a path stands for.
     pub(super) file: fn(PathBuf) -> PathBuf,
     pub(super) read: fn(&Text) -> Result<Box<dyn Config>, Diagnostic>,
@@ -30,6 +30,11 @@ pub(super) struct Kind {
 pub(super) trait Config: Debug {
     /// The keys that it stands for in a cell.
     fn keys(&self, cell: &Node) -> Vec<Key>;
+
+    /// Another file that it names, with the key that names such a file in a cell.
+    fn other(&self) -> Option<(&'static str, String)> {
+        None
+    }
 
     /// What does not suit it in a cell, which names it at a place.
     fn unsuited(&self, _: &Node, _: Place) -> Vec<Diagnostic> {
@@ -66,6 +71,18 @@ impl Text {
             text,
             source,
         })
+    }
+
+    /// The character at which the reader of JSON stopped.
+    pub(super) fn place_of(&self, error: &serde_json::Error) -> Place {
+        let lines = self.text.split_inclusive('\n').take(error.line().saturating_sub(1));
+        let start = lines.map(str::len).sum::<usize>() + error.column().saturating_sub(1);
+        let start = start.min(self.text.len().saturating_sub(1)) as u32;
+        Place {
+            source: self.source,
+            start,
+            end: start + 1,
+        }
     }
 
     /// The place of a field with its value; of the file's beginning for one that is not there.

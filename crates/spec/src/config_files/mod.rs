@@ -1,8 +1,9 @@
-//! Files of other libraries that a cell names in place of the keys that they stand for: `adapter_config` and
-//! `accelerate_config`. The tree of a cell gets these keys before it is typed, each with its place in the file.
+//! Files of other libraries that a cell names in place of the keys that they stand for: `adapter_config`,
+//! `accelerate_config` and `deepspeed_config`. The tree of a cell gets these keys before it is typed, each with its place in the file.
 
 mod accelerate;
 mod adapter;
+mod deepspeed;
 mod interface;
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,12 +17,13 @@ use yaml::diagnostic::Diagnostic;
 use yaml::place::Sources;
 use yaml::tree::{Node, Value};
 
+pub(crate) use self::deepspeed::CASTS;
 use self::interface::{Config, Key, Kind, Text};
 use super::layers::Layer;
 use crate::typed;
 
 /// A kind of file. Those that are first may decide what later ones stand for.
-const KINDS: [Kind; 2] = [adapter::KIND, accelerate::KIND];
+const KINDS: [Kind; 3] = [adapter::KIND, accelerate::KIND, deepspeed::KIND];
 
 /// The files that a spec and its overrides name.
 #[derive(Debug)]
@@ -48,7 +50,7 @@ impl ConfigFiles {
         folder: &Path,
         sources: &mut Sources,
     ) -> Self {
-        let mut files = HashMap::new();
+        let mut files: HashMap<_, Result<File, Diagnostic>> = HashMap::new();
         for kind in &KINDS {
             let mut names = Vec::new();
             collect(spec, kind.key, &mut names);
@@ -58,6 +60,9 @@ impl ConfigFiles {
                     false => collect(&layer.value, kind.key, &mut names),
                 }
             }
+            let read = files.values().filter_map(|file| file.as_ref().ok());
+            let others = read.filter_map(|file| file.config.other());
+            names.extend(others.filter(|(key, _)| *key == kind.key).map(|(_, name)| name));
             for name in names {
                 let path = folder.join(&name);
                 files
@@ -121,7 +126,7 @@ impl File {
             cell.set(&path, key.value.place, key.value);
             return None;
         };
-        if kind.yields || says_the_same(key.name, written, &key.value) {
+        if (kind.yields)(key.name) || says_the_same(key.name, written, &key.value) {
             return None;
         }
         let message = format!(
