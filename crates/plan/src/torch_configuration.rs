@@ -6,7 +6,8 @@ use cell::{Adapter, AutoWrapPolicy, Cell, Checkpointing, Distributed, Elements, 
 use options::{AdapterOptions, ShardingStrategy};
 use torch::gpu::{ComputeCapability, Context, Gpu};
 use torch::{
-    Backend, Bitsandbytes, Configuration, Ddp, Deepspeed, Dtype, Fsdp, Offload, Peft, Pytorch, Ranks, Transformers, Zero,
+    Backend, Bitsandbytes, Configuration, Ddp, Deepspeed, Dtype, Fsdp, Offload, Peft, Pytorch, Ranks, Transformers,
+    Zero,
 };
 
 /// The configuration of `cell`, for a model of this shape.

@@ -20,7 +20,10 @@ impl StorageId {
 
     /// The number of the parameter, if it is a storage of one.
     pub(super) fn parameter(self) -> Option<usize> {
-        self.0.checked_sub(Self::FIRST_NOWHERE).map(|number| number as usize).filter(|_| self != Self::NOWHERE)
+        self.0
+            .checked_sub(Self::FIRST_NOWHERE)
+            .map(|number| number as usize)
+            .filter(|_| self != Self::NOWHERE)
     }
 
     pub(super) fn is_nowhere(self) -> bool {

@@ -100,7 +100,9 @@ impl Tape {
             return work();
         }
         let used = parameters.into_iter().flatten();
-        let used: Vec<Number> = used.filter_map(|parameter| parameter.view.storage.parameter()).collect();
+        let used: Vec<Number> = used
+            .filter_map(|parameter| parameter.view.storage.parameter())
+            .collect();
         let module = used.first().copied().map(module);
         let entered = self.with_partitioned(|partitioned| partitioned.enter(self, module, &used, input_wants_gradient));
         let Some((call, module)) = entered else { return work() };
@@ -148,7 +150,11 @@ impl Tape {
     /// Memory of the CPU: PyTorch's allocator of pinned memory rounds it up to a power of two
     /// (`CachingHostAllocator.h`).
     fn on_cpu(&self, bytes: u64, offload: Offload) -> StorageId {
-        let bytes = if offload.pinned { bytes.next_power_of_two() } else { bytes };
+        let bytes = if offload.pinned {
+            bytes.next_power_of_two()
+        } else {
+            bytes
+        };
         self.alloc(bytes, Category::Offloaded)
     }
 

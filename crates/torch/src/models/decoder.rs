@@ -323,7 +323,10 @@ impl<'t> Decoder<'t> {
                 past: self.prefix().map_or(0, Prefix::tokens),
                 positions: None,
             };
-            (self.hidden_states(configuration, embedded, tokens, cache.as_mut()), prompted)
+            (
+                self.hidden_states(configuration, embedded, tokens, cache.as_mut()),
+                prompted,
+            )
         });
         let labels = prompted.as_ref().map_or(ids, |prompted| &prompted.labels);
         if configuration.loss.is_partial() {
@@ -466,7 +469,9 @@ impl<'t> Decoder<'t> {
                 tape.within(Mode::NoGrad, || {
                     let by_cublas = transformers.multiplies_angles;
                     let dtype = embedded.dtype();
-                    tape.in_container(None, false, || rotary::angles(tape, rows, self.rotary_dim, dtype, by_cublas))
+                    tape.in_container(None, false, || {
+                        rotary::angles(tape, rows, self.rotary_dim, dtype, by_cublas)
+                    })
                 })
             })
         };

@@ -70,7 +70,11 @@ impl<'t> Tensor<'t> {
             record.save(&flat);
         }
         if keeps || input.requires_grad() {
-            let whole = if keeps { weight.clone() } else { self.tape.viewed(&weight) };
+            let whole = if keeps {
+                weight.clone()
+            } else {
+                self.tape.viewed(&weight)
+            };
             record.save(&whole);
         }
         let output = record.finish(input.with_width(weight.dims()[0], input.dtype()));

@@ -77,7 +77,9 @@ impl<'t> Tensor<'t> {
     fn linear_in_unit(&self, factor: &Self) -> Self {
         let unit = self.tape.unit_of(factor);
         let module = || self.linear(factor, None);
-        self.tape.in_unit(unit, true, || self.tape.in_module([Some(factor), None], self.requires_grad(), module))
+        self.tape.in_unit(unit, true, || {
+            self.tape.in_module([Some(factor), None], self.requires_grad(), module)
+        })
     }
 }
 

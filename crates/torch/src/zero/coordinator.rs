@@ -65,7 +65,9 @@ impl Coordinator {
         self.last_place.fill(None);
         if self.mode == Mode::Complete {
             let places = self.order.iter().enumerate();
-            self.queue = places.flat_map(|(place, used)| used.iter().map(move |&number| (number, place))).collect();
+            self.queue = places
+                .flat_map(|(place, used)| used.iter().map(move |&number| (number, place)))
+                .collect();
         }
     }
 
@@ -89,7 +91,9 @@ impl Coordinator {
         if self.mode != Mode::Complete {
             return Vec::new();
         }
-        let unseen = used.iter().filter(|&&number| self.last_place[number].is_none_or(|last| last < place));
+        let unseen = used
+            .iter()
+            .filter(|&&number| self.last_place[number].is_none_or(|last| last < place));
         for _ in 0..unseen.count() {
             if let Some((number, of_use)) = self.queue.pop_front() {
                 self.last_place[number] = Some(of_use);

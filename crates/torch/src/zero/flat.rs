@@ -120,7 +120,10 @@ impl Tape {
     /// Lays parameters one after the other: on the GPU if it has room for them twice, or on the CPU, from which they come
     /// back.
     fn lay_flat(&self, configuration: &Configuration, members: &[&Tensor<'_>], bytes: u64) {
-        let own: u64 = members.iter().map(|member| member.numel() * member.dtype().size()).sum();
+        let own: u64 = members
+            .iter()
+            .map(|member| member.numel() * member.dtype().size())
+            .sum();
         if let [_] = members
             && own == bytes
             && configuration.deepspeed.flattens_on_gpu
@@ -221,7 +224,11 @@ impl Flat {
         // Of several the first.
         let fullest = || (0..zero.ranks).rev().max_by_key(held);
         let rank = zero.rank.or_else(fullest).unwrap_or_default();
-        let leaves = parameters.iter().map(|parameter| parameter.leaf + 1).max().unwrap_or_default();
+        let leaves = parameters
+            .iter()
+            .map(|parameter| parameter.leaf + 1)
+            .max()
+            .unwrap_or_default();
         let mut of_leaf = vec![None; leaves];
         for (number, parameter) in parameters.iter_mut().enumerate() {
             parameter.own = of_rank(parameter, rank);

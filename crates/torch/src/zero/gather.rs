@@ -33,7 +33,10 @@ impl Partitioned {
     pub(super) fn begin_gather(&mut self, tape: &Tape, mut numbers: Vec<Number>) {
         numbers.sort_unstable();
         numbers.retain(|&number| !self.parameters[number].is_whole_or_coming());
-        self.whole_elements += numbers.iter().map(|&number| self.parameters[number].elements as i64).sum::<i64>();
+        self.whole_elements += numbers
+            .iter()
+            .map(|&number| self.parameters[number].elements as i64)
+            .sum::<i64>();
         let stream = self.stream();
         let handle = self.handles.len();
         tape.on(stream, || match numbers[..] {
@@ -52,7 +55,10 @@ impl Partitioned {
             _ => {
                 let bytes = numbers.iter().map(|&number| self.parts_bytes(number)).sum();
                 let arrived = tape.alloc(bytes, Category::Temporary);
-                let fetched: Vec<_> = numbers.iter().filter_map(|&number| self.fetched(tape, number)).collect();
+                let fetched: Vec<_> = numbers
+                    .iter()
+                    .filter_map(|&number| self.fetched(tape, number))
+                    .collect();
                 fetched.into_iter().for_each(|fetched| tape.release(fetched));
                 self.handles.push(Handle {
                     arrived,

@@ -207,7 +207,11 @@ impl Partitioned {
             zero,
             release: configuration.deepspeed,
             model_dtype: configuration.unquantised(),
-            dtype: trained.iter().flatten().next().map_or(configuration.unquantised(), |tensor| tensor.dtype()),
+            dtype: trained
+                .iter()
+                .flatten()
+                .next()
+                .map_or(configuration.unquantised(), |tensor| tensor.dtype()),
             coordinator: Coordinator::new(parameters.len()),
             parameters,
             of_leaf,
@@ -242,7 +246,10 @@ impl Partitioned {
     /// The parts of each parameter that is trained, group by group.
     pub(super) fn sub_groups(&self) -> Vec<Vec<u64>> {
         let part = |number: &Number| self.parameters[*number].part;
-        self.groups.iter().map(|group| group.iter().map(part).collect()).collect()
+        self.groups
+            .iter()
+            .map(|group| group.iter().map(part).collect())
+            .collect()
     }
 
     /// Partitions the parameters, and makes all that the optimizer has.
@@ -518,7 +525,10 @@ impl Partitioned {
         let total: u64 = members.iter().map(|&number| self.parameters[number].part * ranks).sum();
         tape.on(stream, || {
             let is_whole = |number: Number| self.parameters[number].elements.is_multiple_of(ranks);
-            let lies_ready = match (self.zero.reduce_scatter || !self.zero.contiguous_gradients, &members[..]) {
+            let lies_ready = match (
+                self.zero.reduce_scatter || !self.zero.contiguous_gradients,
+                &members[..],
+            ) {
                 (true, &[number]) => is_whole(number),
                 (true, _) => false,
                 (false, _) => true,

@@ -48,7 +48,11 @@ impl Tape {
                     Dtype::Bfloat16 => flat.release.checks_bfloat16,
                     _ => false,
                 };
-                let own = flat.parameters.iter().map(|parameter| parameter.own).filter(|own| *own > 0);
+                let own = flat
+                    .parameters
+                    .iter()
+                    .map(|parameter| parameter.own)
+                    .filter(|own| *own > 0);
                 if checks && !flat.release.looks_at_extremes {
                     own.clone().for_each(|own| self.look_for_overflow(own, flat.dtype));
                 }
@@ -85,7 +89,10 @@ impl Tape {
                 let (dtype, master) = (flat.dtype, flat.zero.master_dtype);
                 let group = &flat.groups[number];
                 let is_last = number + 1 == flat.groups.len();
-                let of_group = flat.parameters.iter().filter(|parameter| parameter.group == number && parameter.own > 0);
+                let of_group = flat
+                    .parameters
+                    .iter()
+                    .filter(|parameter| parameter.group == number && parameter.own > 0);
                 let count = of_group.count() + usize::from(group.padding > 0);
                 let laid = (count > 1).then(|| self.alloc(group.share * dtype.size(), Category::Gradient));
                 let gradient = match (laid, dtype == master) {
@@ -98,7 +105,8 @@ impl Tape {
                     (None, true) => StorageId::NOWHERE,
                 };
                 let sums = flat.parameters.iter_mut().filter(|parameter| parameter.group == number);
-                sums.filter_map(|parameter| parameter.sum.take()).for_each(|sum| self.release(sum));
+                sums.filter_map(|parameter| parameter.sum.take())
+                    .for_each(|sum| self.release(sum));
                 if is_last {
                     flat.sum.take().into_iter().for_each(|sum| self.release(sum));
                     flat.padding.drain(..).for_each(|padding| self.release(padding));
@@ -147,6 +155,8 @@ impl Tape {
         let either = self.alloc(elements, Category::Temporary);
         let as_numbers = self.alloc(bytes, Category::Temporary);
         let made = [as_numbers, either, inf, nan];
-        made.into_iter().chain(numbers).for_each(|storage| self.release(storage));
+        made.into_iter()
+            .chain(numbers)
+            .for_each(|storage| self.release(storage));
     }
 }
