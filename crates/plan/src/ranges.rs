@@ -69,10 +69,6 @@ pub(super) fn other_lead(configuration: &Configuration) -> Option<OtherLead> {
             fsdp.cpu_leads = false;
             "lead of the CPU over the GPU"
         }
-        Some(Ranks::Zero(zero)) if zero.overlap_comm => {
-            zero.cpu_leads = true;
-            "lead of the CPU over the GPU"
-        }
         _ => return None,
     };
     configuration.pytorch.records_streams = false;

@@ -192,7 +192,6 @@ fn zero(cell: &Cell, model: &ModelConfig) -> Zero {
             false => Dtype::Float32,
         },
         init: config.stage == 3 && config.zero3_init_flag,
-        cpu_leads: false,
     }
 }
 

@@ -134,8 +134,6 @@ pub struct Zero {
     pub master_dtype: Dtype,
     /// The model is shared while it is made (`zero.Init`).
     pub init: bool,
-    /// The CPU is so far ahead of the GPU that what another stream uses stays reserved until the CPU waits.
-    pub cpu_leads: bool,
 }
 
 /// How several ranks train together.
@@ -345,7 +343,7 @@ impl Configuration {
             // The next forward pass releases the gradients.
             && !self.fsdp().is_some_and(|fsdp| fsdp.use_orig_params)
             // The next step gathers small parameters again.
-            && !self.zero().is_some_and(|zero| zero.stage == 3)
+            && self.zero().is_none_or(|zero| zero.stage < 3)
             // Only some steps renew its projections.
             && self.optim != Optimizer::Rsvd
     }

@@ -31,8 +31,8 @@ mod stream {
 
 /// A training that ZeRO shares.
 pub(super) enum Sharing {
-    Flat(Flat),
-    Partitioned(Partitioned),
+    Flat(Box<Flat>),
+    Partitioned(Box<Partitioned>),
 }
 
 impl Tape {

@@ -113,7 +113,7 @@ impl Tape {
             }
         }
         copies.into_iter().for_each(|gradient| self.release(gradient));
-        *self.sharing.borrow_mut() = Some(super::Sharing::Flat(flat));
+        *self.sharing.borrow_mut() = Some(super::Sharing::Flat(Box::new(flat)));
         masters
     }
 
@@ -345,9 +345,6 @@ impl Flat {
     /// Lets a gradient go that has memory of its own.
     fn let_go(&mut self, tape: &Tape, number: usize) {
         if let Some(gradient) = self.parameters[number].gradient.take() {
-            if self.zero.overlap_comm && self.zero.cpu_leads {
-                tape.record_stream(gradient);
-            }
             tape.release(gradient);
         }
     }

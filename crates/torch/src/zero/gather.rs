@@ -131,16 +131,7 @@ impl Partitioned {
         }
         if let Some(whole) = parameter.whole.take() {
             self.whole_elements -= parameter.elements as i64;
-            self.leave_to_stream(tape, whole);
             tape.release(whole);
-        }
-    }
-
-    /// The stream of computation uses what another stream made.
-    pub(super) fn leave_to_stream(&mut self, tape: &Tape, storage: StorageId) {
-        if self.zero.overlap_comm && self.zero.cpu_leads {
-            tape.record_stream(storage);
-            self.last_left = Some(storage);
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Stage 3 (`runtime/zero/stage3.py` and `parameter_offload.py`): parameters in parts.
 
-use std::collections::VecDeque;
-
 use trace::Category;
 
 use super::bucket::Bucket;
@@ -14,9 +12,6 @@ use crate::groups::Groups;
 use crate::tape::{Mode, Tape, Tensor};
 use crate::versions::Deepspeed;
 use crate::view::{StorageId, Target, UnitId};
-
-/// Reductions that may be under way when another one begins (`max_param_reduce_events`).
-const REDUCTIONS: usize = 2;
 
 /// What stage 3 shares, as a rank sees it.
 pub(crate) struct Partitioned {
@@ -43,8 +38,6 @@ pub(crate) struct Partitioned {
     /// Elements that were gathered in this micro-batch less those that were let go.
     pub(super) whole_elements: i64,
     bucket: Bucket,
-    reductions: VecDeque<Option<StorageId>>,
-    pub(super) last_left: Option<StorageId>,
     /// Norms of gradients that went to the CPU.
     norms: Vec<StorageId>,
 }
@@ -136,7 +129,7 @@ impl Tape {
         let members: Vec<Member> = members.iter().map(partition).collect();
         let mut partitioned = Partitioned::new(configuration, zero, &members, trainable);
         let masters = partitioned.make_optimizer(self);
-        *self.sharing.borrow_mut() = Some(Sharing::Partitioned(partitioned));
+        *self.sharing.borrow_mut() = Some(Sharing::Partitioned(Box::new(partitioned)));
         masters
     }
 
@@ -190,7 +183,7 @@ impl Partitioned {
         let trained = super::flat::groups(trainable);
         for group in &trained {
             // `_create_fp16_sub_groups`: full with the parameter that fills it.
-            let numbers: Vec<Number> = group.iter().filter_map(|tensor| number(tensor)).collect();
+            let numbers: Vec<Number> = group.iter().filter_map(number).collect();
             let mut elements = 0;
             let mut sub_group = Vec::new();
             for number in numbers {
@@ -223,8 +216,6 @@ impl Partitioned {
             handles: Vec::new(),
             whole_elements: 0,
             bucket: Bucket::new(zero.reduce_bucket_size),
-            reductions: VecDeque::new(),
-            last_left: None,
             norms: Vec::new(),
         }
     }
@@ -497,7 +488,6 @@ impl Partitioned {
             self.reduce(tape);
         }
         if self.zero.contiguous_gradients && !self.bucket.is_full(elements) {
-            self.leave_to_stream(tape, gradient);
             tape.release(gradient);
         } else {
             self.parameters[number].gradient = Some(gradient);
@@ -510,12 +500,6 @@ impl Partitioned {
         let members = self.bucket.take();
         if members.is_empty() {
             return;
-        }
-        // The CPU waits for the reduction before the last one but one.
-        if self.reductions.len() > REDUCTIONS
-            && let Some(Some(storage)) = self.reductions.pop_front()
-        {
-            tape.wait_for(storage);
         }
         let stream = match self.zero.overlap_comm {
             true => stream::REDUCE,
@@ -541,14 +525,12 @@ impl Partitioned {
             for &number in &members {
                 self.keep_part(tape, number);
                 if let Some(gradient) = self.parameters[number].gradient.take() {
-                    self.leave_to_stream(tape, gradient);
-                    tape.release(gradient);
+                            tape.release(gradient);
                 }
             }
             converted.into_iter().for_each(|converted| tape.release(converted));
             laid.into_iter().for_each(|laid| tape.release(laid));
         });
-        self.reductions.push_back(self.last_left);
     }
 
     /// The rank's part of a gradient goes where it is kept (`partition_grads`): with the optimizer on the CPU by way of a
@@ -574,7 +556,6 @@ impl Partitioned {
         if self.zero.overlap_comm {
             tape.synchronize();
         }
-        self.reductions.clear();
         for number in 0..self.parameters.len() {
             let parameter = &mut self.parameters[number];
             parameter.modules.clear();

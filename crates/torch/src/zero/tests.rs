@@ -102,7 +102,6 @@ fn configuration(row: &Row, rank: u64) -> Configuration {
         grad_accum_dtype: (row.get("grad_accum_dtype") == "fp32").then_some(Dtype::Float32),
         master_dtype: Dtype::Float32,
         init: true,
-        cpu_leads: false,
     };
     let checkpointing = row.get("gradient_checkpointing");
     let rank = row.count("rank") as usize;
