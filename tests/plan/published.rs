@@ -22,6 +22,8 @@ const SOURCES: [&str; 38] = [
     "InternLM/xtuner/blob/b934f46",
     "Ledzy/BAdam/blob/bf989dc",
     "deepspeedai/DeepSpeedExamples/blob/516082c",
+    "gist.github.com/chenyaofo",
+    "ms-swift/blob/3602360/examples/train/liger",
     "ml-explore/mlx-lm/pull/330",
     "fms-acceleration/tree/24bdadb/scripts/benchmarks/refs)",
     "fms-acceleration/blob/24bdadb/scripts/benchmarks/refs/a100_80gb.csv)",

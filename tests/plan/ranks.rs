@@ -365,7 +365,7 @@ fn a_recipe_has_no_casts_beside_deepspeed_s() {
         .stdout_has("as DeepSpeed casts the model itself");
     plan(&["--recipe", "trl-sft", "--set", "autocast=bfloat16"])
         .exits(2)
-        .stderr_has("bnb_4bit_compute_dtype: bfloat16");
+        .stderr_has("write `--set bnb_4bit_compute_dtype=bfloat16`");
 }
 
 /// What only a model or a release can tell.

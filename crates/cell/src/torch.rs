@@ -185,7 +185,11 @@ cell_keys! {
             idle: NO_DEEPSPEED,
             example: "''",
             no_technique: "a release",
-            acts: [torch("model: smollm2-135m, rank: 0, dtype: bfloat16, world_size: 2, distributed: deepspeed", "'0.18.0'", &[Bytes])],
+            acts: [torch(
+                "rank: 0, dtype: bfloat16, world_size: 2, distributed: deepspeed, zero_optimization: {reduce_bucket_size: 500000000}",
+                "'0.18.0'",
+                &[Bytes],
+            )],
         }
         /// Release of PyTorch, such as "2.14.0": its allocator, and whether workspaces of products stay. Default: today's.
         torch_version: Option<String> = None => {

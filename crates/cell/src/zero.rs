@@ -62,7 +62,11 @@ cell_keys! {
             heeded: is_deepspeed,
             idle: NO_DEEPSPEED,
             no_technique: "true is the default",
-            acts: [torch(ZERO2, "false", &[Bytes])],
+            acts: [torch(
+                "model: smollm2-135m, rank: 0, world_size: 2, distributed: deepspeed, zero_optimization: {reduce_bucket_size: 500000000}",
+                "false",
+                &[Bytes],
+            )],
         }
         /// With stages 1 and 2: weights lie in the flat tensor in turn, so that processes reduce in turn.
         round_robin_gradients: bool = false => {
@@ -121,7 +125,7 @@ cell_keys! {
             idle: NO_DEEPSPEED,
             aliases: ["max_live_parameters"],
             no_technique: "fewer are gathered again and again, which takes time",
-            acts: [torch(ZERO3, "0", &[Bytes])],
+            acts: [torch("rank: 0, world_size: 2, distributed: deepspeed, zero_optimization: {stage: 3, stage3_max_reuse_distance: 0, stage3_prefetch_bucket_size: 50000000}", "0", &[Bytes])],
         }
         /// With stage 3: a weight that is used again within so many elements stays whole.
         stage3_max_reuse_distance: Elements = Elements(1_000_000_000) => {
@@ -136,7 +140,7 @@ cell_keys! {
             heeded: is_deepspeed,
             idle: NO_DEEPSPEED,
             no_technique: "true is the default",
-            acts: [torch(ZERO3, "false", &[Bytes])],
+            acts: [torch("rank: 0, world_size: 2, distributed: deepspeed, zero_optimization: {stage: 3, stage3_max_reuse_distance: 0}", "false", &[Bytes])],
         }
         /// The format that gradients are added up in (`data_types.grad_accum_dtype`). Default: the model's.
         grad_accum_dtype: Option<FloatDtype> = None => {
@@ -144,7 +148,11 @@ cell_keys! {
             idle: NO_DEEPSPEED,
             example: "float32",
             no_technique: "the default takes least",
-            acts: [torch("rank: 0, dtype: bfloat16, world_size: 2, distributed: deepspeed", "float32", &[Bytes])],
+            acts: [torch(
+                "rank: 0, dtype: bfloat16, world_size: 2, distributed: deepspeed, zero_optimization: {stage: 3}",
+                "float32",
+                &[Bytes],
+            )],
         }
         /// With `dtype: bfloat16`: the optimizer steps bfloat16 weights, in place of float32 copies (DeepSpeed's `bf16`).
         bf16_master_weights_and_grads: bool = false => {

@@ -54,7 +54,7 @@ pub(super) fn torch_configuration(
         model,
         dtype: cell.dtype,
         torch_dtype: compute,
-        adapter: adapter(cell, ranks.as_ref()),
+        adapter: adapter(cell, ranks.as_ref(), deepspeed),
         trainable: cell.trainable.clone(),
         bnb_4bit_blocksize: cell.bnb_4bit_blocksize as u64,
         bnb_4bit_use_double_quant: cell.bnb_4bit_use_double_quant,
@@ -100,13 +100,14 @@ pub(super) fn torch_configuration(
     })
 }
 
-/// The adapters. DeepSpeed's engine casts them to the format of the weights, but where the model was shared before.
-fn adapter(cell: &Cell, ranks: Option<&Ranks>) -> Option<AdapterOptions> {
+/// The adapters, which have a format of their own where DeepSpeed's engine does not cast them.
+fn adapter(cell: &Cell, ranks: Option<&Ranks>, deepspeed: Deepspeed) -> Option<AdapterOptions> {
     let mut adapter = cell.model_options().adapter?;
     if let Some(Ranks::Zero(zero)) = ranks
-        && !zero.init
+        && zero.init
+        && deepspeed.leaves_adapters
     {
-        adapter.dtype = cell.dtype;
+        adapter.dtype = cell.adapter_dtype.into();
     }
     Some(adapter)
 }
@@ -366,6 +367,52 @@ mod tests {
         assert_eq!(saved.peak.module.map(|module| module.name), Some("save"));
         let told = of("0.39.1", true).unwrap_err().to_string();
         assert!(told.contains("0.38.0 to 0.39.0"), "{told}");
+    }
+
+    #[test]
+    fn zero_takes_its_sizes_from_the_model() {
+        let of = |change: fn(&mut Cell)| {
+            let mut cell = Cell {
+                stack: Stack::Torch,
+                dtype: options::Dtype::Bfloat16,
+                distributed: Distributed::Deepspeed,
+                ..Cell::default()
+            };
+            change(&mut cell);
+            let made = torch_configuration(&cell, Preset::named("smollm2-135m").unwrap().config(), None).unwrap();
+            match made.ranks {
+                Some(Ranks::Zero(zero)) => (zero, made.adapter.map(|adapter| adapter.dtype)),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (zero, adapter) = of(|_| ());
+        // The hidden size is 576.
+        assert_eq!((zero.reduce_bucket_size, zero.prefetch_bucket_size), (331_776, 298_598));
+        assert_eq!(
+            (zero.param_persistence_threshold, zero.model_persistence_threshold),
+            (5760, NO_LIMIT)
+        );
+        assert_eq!(
+            (zero.stage, zero.ranks, zero.overlap_comm, zero.init),
+            (2, 1, false, false)
+        );
+        assert_eq!((zero.master_dtype, zero.offload_optimizer), (Dtype::Float32, None));
+        assert_eq!(
+            adapter,
+            Some(options::Dtype::Bfloat16),
+            "adapters are cast with the model"
+        );
+        let (zero, _) = of(|cell| {
+            let config = &mut cell.zero_optimization;
+            (config.stage, config.bf16_master_weights_and_grads) = (3, true);
+            config.reduce_bucket_size = Some(Elements(7));
+            (config.offload_param_device, config.offload_param_pin_memory) = (OffloadDevice::Cpu, false);
+        });
+        assert_eq!((zero.reduce_bucket_size, zero.overlap_comm, zero.init), (7, true, true));
+        assert_eq!(
+            (zero.master_dtype, zero.offload_param),
+            (Dtype::Bfloat16, Some(Offload { pinned: false }))
+        );
     }
 
     #[test]

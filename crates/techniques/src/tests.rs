@@ -1,7 +1,9 @@
 use arch::{ModelConfig, Preset};
 use cell::keys::keys;
 use cell::{Cell, Facts};
-use options::{Attention, Checkpointing, Dtype, OutputLifetime, Stack, TargetModules, Upcast};
+use options::{
+    Attention, Checkpointing, Distributed, Dtype, OffloadDevice, OutputLifetime, Stack, TargetModules, Upcast,
+};
 
 use super::*;
 
@@ -79,6 +81,12 @@ fn a_technique_changes_its_own_keys_alone() {
             batch_size: 6,
             ..torch()
         },
+        Cell {
+            dtype: Dtype::Bfloat16,
+            world_size: 4,
+            distributed: Distributed::Deepspeed,
+            ..torch()
+        },
     ];
     for cell in &cells {
         for technique in TECHNIQUES {
@@ -135,6 +143,38 @@ fn a_smaller_rank_keeps_its_scale() {
         )[..2],
         ["0 null", "64 null"]
     );
+}
+
+/// What is sent in a micro-batch: nothing more with stage 2, all weights twice with stage 3, and more from and to the CPU.
+#[test]
+fn a_cell_of_deepspeed_shares_more_and_offloads() {
+    let mut cell = Cell {
+        dtype: Dtype::Bfloat16,
+        world_size: 2,
+        distributed: Distributed::Deepspeed,
+        ..torch()
+    };
+    assert_eq!(values("distributed", &cell).len(), 1);
+    cell.zero_optimization.stage = 1;
+    let steps = technique("zero_optimization.stage").steps(&cell, &model(&cell));
+    let known = steps[1..].iter().map(|step| {
+        let zero = &step.cell.zero_optimization;
+        let offloads =
+            [zero.offload_optimizer_device, zero.offload_param_device].map(|device| device == OffloadDevice::Cpu);
+        (zero.stage, offloads, step.price.amount(Harm::Transfers))
+    });
+    assert_eq!(
+        known.collect::<Vec<_>>(),
+        [
+            (2, [false, false], 0.0),
+            (3, [false, false], 1.0),
+            (1, [true, false], 3.0),
+            (2, [true, false], 3.0),
+            (3, [true, false], 4.0),
+            (3, [true, true], 6.0),
+        ]
+    );
+    assert_eq!(values("zero_optimization.stage", &torch()).len(), 1);
 }
 
 #[test]

@@ -167,7 +167,17 @@ impl Cell {
             let message = "DeepSpeed then has another optimizer (`BF16_Optimizer`), which is not planned yet";
             let invalid = Invalid::new("zero_optimization.grad_accum_dtype", message);
             let invalid = invalid.with("zero_optimization.stage").with("dtype");
-            found.add(invalid.help("use `stage: 2`, or leave the key out"));
+            found.add(invalid.help("use `stage: 3`, or leave the key out"));
+        } else if zero.stage < 3
+            && zero
+                .grad_accum_dtype
+                .is_some_and(|dtype| Dtype::from(dtype) != self.float_dtype())
+        {
+            let message =
+                "gradients that are added up in another format than the weights' are planned with stage 3 alone";
+            let invalid = Invalid::new("zero_optimization.grad_accum_dtype", message);
+            let invalid = invalid.with("zero_optimization.stage").with("dtype");
+            found.add(invalid.help("use `stage: 3`, or leave the key out"));
         }
     }
 

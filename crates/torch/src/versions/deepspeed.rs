@@ -18,6 +18,9 @@ pub struct Deepspeed {
     /// It looks for an overflow by the extremes of a gradient, and not in copies of it. From 0.19.6: `has_inf_or_nan` in
     /// `runtime/utils.py`.
     pub looks_at_extremes: bool,
+    /// The engine leaves adapters their format, where stage 3 has partitioned the model while it was made; else it casts them
+    /// to that of the weights. From 0.19.2: `_cast_module_mixed_precision` in `runtime/engine.py`.
+    pub leaves_adapters: bool,
     /// Stage 3 keeps frozen parameters that a recomputation has gathered until the module that asked for it is done. From
     /// 0.19.3: `ds_recompute_parameters` in `runtime/zero/partitioned_param_coordinator.py`.
     pub keeps_recomputed: bool,
@@ -30,6 +33,7 @@ impl Deepspeed {
         flattens_on_gpu: true,
         checks_bfloat16: true,
         looks_at_extremes: true,
+        leaves_adapters: true,
         keeps_recomputed: true,
     };
 
@@ -47,6 +51,7 @@ impl Deepspeed {
             flattens_on_gpu: version >= Version(0, 19, 0),
             checks_bfloat16: version >= Version(0, 19, 3),
             looks_at_extremes: version >= Version(0, 19, 6),
+            leaves_adapters: version >= Version(0, 19, 2),
             keeps_recomputed: version >= Version(0, 19, 3),
         })
     }

@@ -2,28 +2,9 @@
 
 use trace::Category;
 
+use super::state::Bucket;
 use crate::dtype::Dtype;
 use crate::tape::Tape;
-use crate::view::StorageId;
-
-/// What becomes of a gradient once it is reduced.
-pub(super) enum Fate {
-    /// It stays where it is.
-    Stays,
-    /// It is another rank's.
-    Goes,
-    /// It is copied to where the rank keeps its own.
-    IsCopied,
-}
-
-/// A bucket, whose gradients lie in its buffer or for themselves (`IPGBucket`).
-pub(super) struct Bucket {
-    size: u64,
-    buffers: Vec<StorageId>,
-    /// The numbers of the parameters whose gradients are in it.
-    members: Vec<usize>,
-    elements: u64,
-}
 
 impl Bucket {
     pub(super) fn new(size: u64) -> Self {

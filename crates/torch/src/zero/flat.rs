@@ -2,65 +2,17 @@
 
 use trace::Category;
 
-use super::bucket::{Bucket, Fate};
+use super::state::{Bucket, Flat, FlatParameter, Group};
 use super::stream;
 use crate::configuration::{Configuration, Zero};
 use crate::dtype::Dtype;
 use crate::groups::Groups;
 use crate::layout::Layout;
 use crate::tape::{Tape, Tensor};
-use crate::versions::Deepspeed;
 use crate::view::{StorageId, Target};
 
 /// Elements that the starts of ranks' shares are multiples of (`nccl_start_alignment_factor`).
 const ALIGNMENT: u64 = 2;
-
-/// What stage 1 or 2 shares, as a rank sees it.
-pub(crate) struct Flat {
-    pub(super) zero: Zero,
-    pub(super) release: Deepspeed,
-    /// The format of the parameters.
-    pub(super) dtype: Dtype,
-    pub(super) groups: Vec<Group>,
-    pub(super) parameters: Vec<Parameter>,
-    /// The parameter of each leaf.
-    of_leaf: Vec<Option<usize>>,
-    bucket: Bucket,
-    /// Gradients of the rank's own parameters, as they are reduced (`grads_in_partition`).
-    own: Option<StorageId>,
-    /// The sum of those of the step's micro-batches.
-    pub(super) sum: Option<StorageId>,
-    /// Zeros behind the gradients of a share that is not full.
-    pub(super) padding: Vec<StorageId>,
-    /// Norms of gradients that went to the CPU.
-    pub(super) norms: Vec<StorageId>,
-    /// The next micro-batch is not the first of its step.
-    accumulates: bool,
-}
-
-/// Parameters that the optimizer steps together.
-pub(super) struct Group {
-    /// Elements of a rank's share.
-    pub(super) share: u64,
-    /// Elements behind the last parameter of the rank's share.
-    pub(super) padding: u64,
-}
-
-pub(super) struct Parameter {
-    pub(super) group: usize,
-    leaf: usize,
-    elements: u64,
-    /// Elements that lie in each rank's share, from the first that has some.
-    slices: Vec<(u64, u64)>,
-    /// Elements that lie in the rank's own share.
-    pub(super) own: u64,
-    /// Its gradient, if it has memory of its own.
-    gradient: Option<StorageId>,
-    /// The sum of its gradients, if that has memory of its own.
-    pub(super) sum: Option<StorageId>,
-    /// The sum of its gradients is on the CPU.
-    is_summed_on_cpu: bool,
-}
 
 impl Tape {
     /// Makes the optimizer of stages 1 and 2 (`DeepSpeedZeroOptimizer.__init__`): lays the parameters one after the other,
@@ -178,6 +130,16 @@ fn in_turn<T>(parameters: Vec<T>, ranks: u64) -> Vec<T> {
     turns.into_iter().flatten().collect()
 }
 
+/// What becomes of a gradient once it is reduced.
+enum Fate {
+    /// It stays where it is.
+    Stays,
+    /// It is another rank's.
+    Goes,
+    /// It is copied to where the rank keeps its own.
+    IsCopied,
+}
+
 impl Flat {
     fn new(configuration: &Configuration, zero: Zero, trainable: &Groups<'_>) -> Self {
         let mut parameters = Vec::new();
@@ -200,7 +162,7 @@ impl Flat {
                 let end = begin + member.numel();
                 let ranks = begin / share..=(end - 1) / share;
                 let slice = |rank: u64| end.min((rank + 1) * share) - begin.max(rank * share);
-                parameters.push(Parameter {
+                parameters.push(FlatParameter {
                     group,
                     leaf,
                     elements: member.numel(),
@@ -213,7 +175,7 @@ impl Flat {
                 begin = end;
             }
         }
-        let of_rank = |parameter: &Parameter, rank| {
+        let of_rank = |parameter: &FlatParameter, rank| {
             let own = parameter.slices.iter().find(|slice| slice.0 == rank);
             own.map_or(0, |(_, elements)| *elements)
         };

@@ -3,7 +3,7 @@
 use trace::Category;
 
 use super::coordinator::Number;
-use super::partitioned::{Handle, Partitioned};
+use super::state::{Handle, Partitioned};
 use super::stream;
 use crate::tape::Tape;
 use crate::view::StorageId;

@@ -2,92 +2,15 @@
 
 use trace::Category;
 
-use super::bucket::Bucket;
 use super::coordinator::{Coordinator, ModuleId, Number};
+use super::state::{Bucket, Call, Parameter, Partitioned};
 use super::{Sharing, stream};
 use crate::configuration::{Configuration, Zero};
 use crate::dtype::Dtype;
 use crate::fsdp::init::Member;
 use crate::groups::Groups;
 use crate::tape::{Mode, Tape, Tensor};
-use crate::versions::Deepspeed;
 use crate::view::{StorageId, Target, UnitId};
-
-/// What stage 3 shares, as a rank sees it.
-pub(crate) struct Partitioned {
-    pub(super) zero: Zero,
-    release: Deepspeed,
-    /// The format of what is trained, and that of the model, in which gradients are reduced.
-    pub(super) dtype: Dtype,
-    model_dtype: Dtype,
-    pub(super) parameters: Vec<Parameter>,
-    /// The parameter of each leaf.
-    of_leaf: Vec<Option<Number>>,
-    /// The trained parameters that the optimizer steps together, and whose gradients it has.
-    groups: Vec<Vec<Number>>,
-    coordinator: Coordinator,
-    /// The calls of modules in this micro-batch.
-    calls: Vec<Call>,
-    /// Calls that are done once the gradient of their input is there.
-    awaiting: Vec<UnitId>,
-    /// Modules whose backward pass has begun, in order.
-    at_work: Vec<ModuleId>,
-    /// Frozen parameters that were recomputed, each with the module that asked for it.
-    recomputed: Vec<(ModuleId, Number)>,
-    pub(super) handles: Vec<Handle>,
-    /// Elements that were gathered in this micro-batch less those that were let go.
-    pub(super) whole_elements: i64,
-    bucket: Bucket,
-    /// Norms of gradients that went to the CPU.
-    norms: Vec<StorageId>,
-}
-
-pub(super) struct Parameter {
-    leaf: Option<usize>,
-    pub(super) elements: u64,
-    /// Elements of a rank's part.
-    pub(super) part: u64,
-    pub(super) dtype: Dtype,
-    /// The rank's part, as it came.
-    kept: StorageId,
-    /// It is small, and stays whole from step to step.
-    persists: bool,
-    pub(super) whole: Option<StorageId>,
-    /// It was asked for, and nobody waited for it.
-    pub(super) is_coming: bool,
-    pub(super) handle: Option<usize>,
-    /// Modules that are at work with it.
-    pub(super) modules: Vec<ModuleId>,
-    /// Its gradient, if that did not fit into the bucket's buffer.
-    gradient: Option<StorageId>,
-}
-
-impl Parameter {
-    pub(super) fn is_whole_or_coming(&self) -> bool {
-        self.is_coming || self.whole.is_some()
-    }
-}
-
-/// Parameters that are gathered together (`AllGatherCoalescedHandle`).
-pub(super) struct Handle {
-    pub(super) arrived: StorageId,
-    pub(super) numbers: Vec<Number>,
-    /// How many were not waited for.
-    pub(super) awaited: usize,
-    /// One was, so that all are whole.
-    pub(super) is_complete: bool,
-}
-
-/// A call of a module.
-struct Call {
-    module: ModuleId,
-    /// The call that it is in.
-    parent: Option<UnitId>,
-    used: Vec<Number>,
-    first_node: usize,
-    input_wants_gradient: bool,
-    is_in_backward: bool,
-}
 
 impl Tape {
     /// A parameter comes to the GPU: whole, or the rank keeps its part at once (`zero.Init`).
@@ -525,7 +448,7 @@ impl Partitioned {
             for &number in &members {
                 self.keep_part(tape, number);
                 if let Some(gradient) = self.parameters[number].gradient.take() {
-                            tape.release(gradient);
+                    tape.release(gradient);
                 }
             }
             converted.into_iter().for_each(|converted| tape.release(converted));
