@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use expctl::spec::{self, Overrides};
 
 /// The sources that were searched for figures of one GPU.
-const SOURCES: [&str; 38] = [
+const SOURCES: [&str; 40] = [
     "huggingface/transformers/blob/98513df/docs/source/en/perf_train_gpu_one.mdx",
     "modelscope/ms-swift/tree/3602360/examples/train/tuners",
     "modelscope/ms-swift/tree/3602360/examples/train/multi-gpu",
