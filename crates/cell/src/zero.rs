@@ -101,7 +101,7 @@ cell_keys! {
             no_technique: "the default is small already",
             acts: [torch(ZERO3, "5e7", &[Bytes])],
         }
-        /// With stage 3: weights of fewer elements stay whole. Default: 10 times the hidden size, as for `auto`. DeepSpeed's own is 1e5.
+        /// With stage 3: weights of so many elements or fewer stay whole. Default: 10 times the hidden size, as for `auto`. DeepSpeed's own is 1e5.
         stage3_param_persistence_threshold: Option<Elements> = None => {
             heeded: is_deepspeed,
             idle: NO_DEEPSPEED,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 /// From here on, not every whole number is one of 64-bit floating point.
 const LARGEST_FLOAT: f64 = 9_007_199_254_740_992.0;
 
-const EXPECTED: &str = "a whole number of 0 or more, such as 500000000 or 5e8";
+const EXPECTED: &str = "a whole number of 0 or more and less than 9e15, such as 500000000 or 5e8";
 
 /// A number of elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -28,7 +28,10 @@ impl<'de> Deserialize<'de> for Elements {
             }
 
             fn visit_u64<E: de::Error>(self, value: u64) -> Result<Elements, E> {
-                Ok(Elements(value))
+                match value < LARGEST_FLOAT as u64 {
+                    true => Ok(Elements(value)),
+                    false => Err(E::invalid_value(de::Unexpected::Unsigned(value), &self)),
+                }
             }
 
             fn visit_f64<E: de::Error>(self, value: f64) -> Result<Elements, E> {

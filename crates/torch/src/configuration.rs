@@ -98,7 +98,8 @@ pub struct Zero {
     pub stage: u8,
     /// The ranks that share; one may be alone.
     pub ranks: u64,
-    /// The rank that is traced; `None` for the one whose share has parts of the most parameters. With stage 3 all are alike.
+    /// The rank that is traced, for comparisons; `None` for the one whose share has parts of the most parameters. With stage 3
+    /// all are alike.
     pub rank: Option<u64>,
     /// The master weights and the optimizer's states are on the CPU.
     pub offload_optimizer: Option<Offload>,

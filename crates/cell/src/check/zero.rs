@@ -324,8 +324,4 @@ fn check_sizes(zero: &ZeroOptimization, found: &mut Found) {
         );
         found.add(invalid.help("use 1 or more, or leave the key out"));
     }
-    if zero.sub_group_size == Elements(0) {
-        let invalid = Invalid::new("zero_optimization.sub_group_size", "the optimizer would step nothing");
-        found.add(invalid.help("use 1 or more, or leave the key out"));
-    }
 }

@@ -171,6 +171,16 @@ const UNPLANNED: &[(&str, &[&str], &str)] = &[
         "gradients that are reduced in another format than they have are not planned",
     ),
     (
+        "zero_optimization.compute_grad_norm",
+        &["true"],
+        "steps without the norm of gradients are not planned",
+    ),
+    (
+        "zero_optimization.parameter_alignment",
+        OFF,
+        "parameters that are aligned in their flat tensor are not planned",
+    ),
+    (
         "managed_gradient_accumulation",
         &["true"],
         "micro-batches that a script counts itself are not planned",
@@ -402,7 +412,7 @@ pub(super) const GATHERED: [(&str, u64); 2] = [
 ];
 
 /// DeepSpeed's names of formats, as ours.
-const FORMATS: [(&str, &str); 9] = [
+const FORMATS: [(&str, &str); 11] = [
     ("fp32", "float32"),
     ("float32", "float32"),
     ("float", "float32"),
@@ -412,6 +422,8 @@ const FORMATS: [(&str, &str); 9] = [
     ("torch.bfloat16", "bfloat16"),
     ("fp16", "float16"),
     ("float16", "float16"),
+    ("half", "float16"),
+    ("torch.float16", "float16"),
 ];
 
 /// What a file says.

@@ -18,6 +18,9 @@ pub struct Deepspeed {
     /// It looks for an overflow by the extremes of a gradient, and not in copies of it. From 0.19.6: `has_inf_or_nan` in
     /// `runtime/utils.py`.
     pub looks_at_extremes: bool,
+    /// Stages 1 and 2 copy a gradient that no bucket has room for, if the optimizer is on the CPU. From 0.19.8:
+    /// `_offload_gradient_safety_enabled`.
+    pub copies_large_gradients: bool,
     /// The engine leaves adapters their format, where stage 3 has partitioned the model while it was made; else it casts them
     /// to that of the weights. From 0.19.2: `_cast_module_mixed_precision` in `runtime/engine.py`.
     pub leaves_adapters: bool,
@@ -33,6 +36,7 @@ impl Deepspeed {
         flattens_on_gpu: true,
         checks_bfloat16: true,
         looks_at_extremes: true,
+        copies_large_gradients: true,
         leaves_adapters: true,
         keeps_recomputed: true,
     };
@@ -51,6 +55,7 @@ impl Deepspeed {
             flattens_on_gpu: version >= Version(0, 19, 0),
             checks_bfloat16: version >= Version(0, 19, 3),
             looks_at_extremes: version >= Version(0, 19, 6),
+            copies_large_gradients: version >= Version(0, 19, 8),
             leaves_adapters: version >= Version(0, 19, 2),
             keeps_recomputed: version >= Version(0, 19, 3),
         })

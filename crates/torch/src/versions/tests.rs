@@ -222,13 +222,14 @@ fn today_begins_with_the_releases_that_are_named() {
 #[test]
 fn releases_of_deepspeed_differ() {
     type Has = fn(Deepspeed) -> bool;
-    let begins: [(&str, &str, Has); 6] = [
+    let begins: [(&str, &str, Has); 7] = [
         ("0.18.2", "0.18.3", |of| of.buckets_with_first_gradient),
         ("0.18.9", "0.19.0", |of| of.flattens_on_gpu),
         ("0.19.2", "0.19.3", |of| of.checks_bfloat16),
         ("0.19.2", "0.19.3", |of| of.keeps_recomputed),
         ("0.19.1", "0.19.2", |of| of.leaves_adapters),
         ("0.19.5", "0.19.6", |of| of.looks_at_extremes),
+        ("0.19.7", "0.19.8", |of| of.copies_large_gradients),
     ];
     for (last, first, has) in begins {
         let has = |text| Deepspeed::of(text).map(has);

@@ -11,7 +11,7 @@ pub const TODAY_SINCE: [(&str, &str); 5] = [
     ("peft", "0.20.0"),
     ("bitsandbytes", "0.50.0"),
     ("torch", "2.15.0"),
-    ("deepspeed", "0.19.6"),
+    ("deepspeed", "0.19.8"),
 ];
 
 /// A release: major, minor and patch.

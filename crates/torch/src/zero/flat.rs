@@ -142,9 +142,15 @@ enum Fate {
 
 impl Flat {
     fn new(configuration: &Configuration, zero: Zero, trainable: &Groups<'_>) -> Self {
+        let zero = Zero {
+            // The CPU's optimizer is given gradients that lie one after the other.
+            contiguous_gradients: zero.contiguous_gradients || zero.offload_optimizer.is_some(),
+            ..zero
+        };
+        let first = trainable.iter().next();
+        let dtype = first.map_or(configuration.unquantised(), |parameter| parameter.dtype());
         let mut parameters = Vec::new();
         let mut sizes = Vec::new();
-        let mut dtype = configuration.unquantised();
         for (group, members) in groups(trainable).into_iter().enumerate() {
             let elements: u64 = members.iter().map(|member| member.numel()).sum();
             let share = elements.next_multiple_of(ALIGNMENT * zero.ranks) / zero.ranks;
@@ -155,7 +161,6 @@ impl Flat {
             };
             let mut begin = 0;
             for member in members {
-                dtype = member.dtype();
                 let Target::Leaf(leaf) = member.view.edge.target() else {
                     continue;
                 };
@@ -202,7 +207,7 @@ impl Flat {
         };
         Self {
             zero,
-            release: configuration.deepspeed,
+            version: configuration.deepspeed,
             dtype,
             groups: sizes.into_iter().map(group).collect(),
             parameters,
@@ -218,7 +223,7 @@ impl Flat {
 
     /// The backward pass is about to begin.
     pub(super) fn begin_backward(&mut self, tape: &Tape) {
-        if !self.release.buckets_with_first_gradient {
+        if !self.version.buckets_with_first_gradient {
             self.make_buffers(tape);
         }
     }
@@ -227,8 +232,8 @@ impl Flat {
         let buffers = match (self.zero.contiguous_gradients, self.zero.overlap_comm) {
             (true, true) => 2,
             (true, false) => 1,
-            // The second buffer is made in any case.
-            (false, overlaps) => usize::from(overlaps),
+            // The second buffer is made in any case, with the first gradient.
+            (false, overlaps) => usize::from(overlaps && self.version.buckets_with_first_gradient),
         };
         self.bucket.make_buffers(tape, buffers, self.dtype);
     }
@@ -238,7 +243,7 @@ impl Flat {
         let Some(number) = self.of_leaf.get(leaf).copied().flatten() else {
             return;
         };
-        if self.release.buckets_with_first_gradient && !self.bucket.has_buffers() {
+        if self.version.buckets_with_first_gradient && !self.bucket.has_buffers() {
             self.make_buffers(tape);
         }
         let waits = self.zero.stage == 1 && !(self.zero.overlap_comm && tape.syncs.get());
@@ -261,6 +266,11 @@ impl Flat {
             true => {
                 tape.release(gradient);
                 None
+            }
+            false if self.zero.offload_optimizer.is_some() && self.version.copies_large_gradients => {
+                let copy = tape.alloc(elements * self.dtype.size(), Category::Gradient);
+                tape.release(gradient);
+                Some(copy)
             }
             false => Some(gradient),
         };
@@ -358,7 +368,7 @@ impl Flat {
         if syncs {
             let (own, elements) = (parameter.own, parameter.elements);
             self.norms.push(tape.norm(own));
-            if !self.release.looks_at_extremes {
+            if !self.version.looks_at_extremes {
                 tape.look_for_overflow(elements, dtype);
             }
             if dtype != master {

@@ -78,7 +78,10 @@ impl Partitioned {
     /// The whole parameter of a rank that is alone: its part, or a copy of that on the GPU.
     fn alone(&self, tape: &Tape, number: Number) -> StorageId {
         match self.fetched(tape, number) {
-            Some(fetched) => fetched,
+            Some(fetched) => {
+                tape.label_parameter(fetched);
+                fetched
+            }
             None => StorageId::NOWHERE,
         }
     }
@@ -111,16 +114,23 @@ impl Partitioned {
 
     /// Gathers parameters one after the other, and waits for them (`_allgather_params_coalesced`).
     pub(super) fn gather_now(&mut self, tape: &Tape, numbers: &[Number]) {
-        for &number in numbers {
-            if self.parameters[number].is_whole_or_coming() {
-                continue;
-            }
+        let gone: Vec<Number> = numbers
+            .iter()
+            .copied()
+            .filter(|&number| !self.parameters[number].is_whole_or_coming())
+            .collect();
+        let fetched: Vec<StorageId> = match self.zero.ranks {
+            1 => Vec::new(),
+            _ => gone.iter().filter_map(|&number| self.fetched(tape, number)).collect(),
+        };
+        for number in gone {
             let whole = match self.zero.ranks {
                 1 => self.alone(tape, number),
                 _ => tape.alloc(self.parts_bytes(number), Category::Parameter),
             };
             self.parameters[number].whole = Some(whole);
         }
+        fetched.into_iter().for_each(|fetched| tape.release(fetched));
     }
 
     /// Lets a whole parameter go, unless a module is at work with it (`__release_param`).

@@ -12,6 +12,9 @@ use crate::groups::Groups;
 use crate::tape::{Mode, Tape, Tensor};
 use crate::view::{StorageId, Target, UnitId};
 
+/// Elements of which the norm is taken at once, before a gradient goes to the CPU (`_constant_buffered_norm2`).
+const NORM: u64 = 250_000_000;
+
 impl Tape {
     /// A parameter comes to the GPU: whole, or the rank keeps its part at once (`zero.Init`).
     pub(crate) fn arrive(&self, zero: &Zero, member: &Member) -> StorageId {
@@ -121,7 +124,7 @@ impl Partitioned {
         }
         Self {
             zero,
-            release: configuration.deepspeed,
+            version: configuration.deepspeed,
             model_dtype: configuration.unquantised(),
             dtype: trained
                 .iter()
@@ -272,15 +275,16 @@ impl Partitioned {
         used: &[Number],
         input_wants_gradient: bool,
     ) -> (Option<UnitId>, ModuleId) {
-        let is_recorded = matches!(tape.mode(), Mode::Record | Mode::Checkpoint(_));
-        let number = self.calls.len() as u16;
+        let number = u16::try_from(self.calls.len());
+        let is_recorded = number.is_ok() && matches!(tape.mode(), Mode::Record | Mode::Checkpoint(_));
+        let number = number.unwrap_or_default();
         let module = module.unwrap_or(match is_recorded {
             true => ModuleId::Container(number),
             false => ModuleId::Passing,
         });
         self.fetch(tape, module, used);
         if tape.in_backward.get()
-            && self.release.keeps_recomputed
+            && self.version.keeps_recomputed
             && let Some(&owner) = self.at_work.last()
         {
             for &number in used {
@@ -465,7 +469,7 @@ impl Partitioned {
         let part = self.parameters[number].part;
         let copy = tape.alloc(part * self.gradient_dtype().size(), Category::Temporary);
         if tape.syncs.get() {
-            self.norms.push(tape.norm(part));
+            self.norms.push(tape.norm(part.min(NORM)));
             if self.gradient_dtype() != self.zero.master_dtype {
                 tape.passing(part * self.zero.master_dtype.size());
             }
@@ -482,7 +486,7 @@ impl Partitioned {
         for number in 0..self.parameters.len() {
             let parameter = &mut self.parameters[number];
             parameter.modules.clear();
-            if self.release.keeps_recomputed && !parameter.persists {
+            if self.version.keeps_recomputed && !parameter.persists {
                 self.let_go(tape, number);
             }
         }

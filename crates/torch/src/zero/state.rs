@@ -9,7 +9,7 @@ use crate::view::{StorageId, UnitId};
 /// What stage 1 or 2 shares, as a rank sees it.
 pub(crate) struct Flat {
     pub(super) zero: Zero,
-    pub(super) release: Deepspeed,
+    pub(super) version: Deepspeed,
     /// The format of the parameters.
     pub(super) dtype: Dtype,
     pub(super) groups: Vec<Group>,
@@ -57,9 +57,10 @@ pub(super) struct FlatParameter {
 /// What stage 3 shares, as a rank sees it.
 pub(crate) struct Partitioned {
     pub(super) zero: Zero,
-    pub(super) release: Deepspeed,
-    /// The format of what is trained, and that of the model, in which gradients are reduced.
+    pub(super) version: Deepspeed,
+    /// The format of what is trained.
     pub(super) dtype: Dtype,
+    /// The format of the model, in which gradients are reduced.
     pub(super) model_dtype: Dtype,
     pub(super) parameters: Vec<Parameter>,
     /// The parameter of each leaf.

@@ -45,7 +45,7 @@ impl Tape {
                 }
                 let checks = match flat.dtype {
                     Dtype::Float16 => true,
-                    Dtype::Bfloat16 => flat.release.checks_bfloat16,
+                    Dtype::Bfloat16 => flat.version.checks_bfloat16,
                     _ => false,
                 };
                 let own = flat
@@ -53,7 +53,7 @@ impl Tape {
                     .iter()
                     .map(|parameter| parameter.own)
                     .filter(|own| *own > 0);
-                if checks && !flat.release.looks_at_extremes {
+                if checks && !flat.version.looks_at_extremes {
                     own.clone().for_each(|own| self.look_for_overflow(own, flat.dtype));
                 }
                 self.norms_of(own);

@@ -4,7 +4,7 @@ use arch::Preset;
 use options::{
     AdapterOptions, Attention, Checkpointing, Dtype as WeightDtype, Optimizer, OutputLifetime, TargetModules,
 };
-use trace::{Category, Event, Phase, Trace};
+use trace::{Account, Category, Event, Phase, Trace};
 
 use crate::configuration::{Backend, Configuration, MicroBatchShape, Offload, Ranks, Zero};
 use crate::dtype::Dtype;
@@ -12,7 +12,7 @@ use crate::dtype::Dtype;
 /// What `python/torch_abstract/make_deepspeed.py` counted.
 const COUNTED: &str = include_str!("../../../../tests/fixtures/torch_abstract/deepspeed.csv");
 
-/// Peaks that are further off than by a thousandth, in thousandths. Without contiguous gradients, another stream lets those of
+/// Cases with peaks that are further off than by a thousandth, in thousandths. Without contiguous gradients, another stream lets those of
 /// other ranks go with the next reduction; and where a reentrant checkpoint is recomputed with what was gathered ahead, why
 /// is not known.
 const FURTHER: [(&str, u64); 2] = [("z2-not-contiguous", 2), ("z3-near-lora-reentrant", 11)];
@@ -186,4 +186,97 @@ fn steps_of_zero_take_what_processes_take() {
     }
     assert!(wrong.is_empty(), "{} figures:\n{}", wrong.len(), wrong.join("\n"));
     assert_eq!(compared, 1185);
+}
+
+/// The account of two steps of the preset `tiny` in bfloat16, all weights trained, on two ranks.
+fn planned(change: impl FnOnce(&mut Zero)) -> Account {
+    let mut zero = Zero {
+        stage: 2,
+        ranks: 2,
+        rank: None,
+        offload_optimizer: None,
+        offload_param: None,
+        overlap_comm: false,
+        contiguous_gradients: true,
+        reduce_scatter: true,
+        round_robin_gradients: false,
+        reduce_bucket_size: 4096,
+        sub_group_size: 1_000_000_000,
+        prefetch_bucket_size: 0,
+        param_persistence_threshold: 0,
+        model_persistence_threshold: u64::MAX,
+        max_live_parameters: 1_000_000_000,
+        max_reuse_distance: 0,
+        memory_efficient_linear: true,
+        grad_accum_dtype: None,
+        master_dtype: Dtype::Float32,
+        init: true,
+    };
+    change(&mut zero);
+    let configuration = Configuration {
+        dtype: WeightDtype::Bfloat16,
+        adapter: None,
+        ranks: Some(Ranks::Zero(zero)),
+        ..Configuration::new(Preset::named("tiny").unwrap().config())
+    };
+    let micro = MicroBatchShape {
+        batch: 1,
+        len: 16,
+        padded: false,
+        apart: 0,
+        unpadded: 0,
+    };
+    Account::of(&crate::trace(&configuration, &[&[micro], &[micro]]), 1, 1)
+}
+
+const ON_CPU: Option<Offload> = Some(Offload { pinned: false });
+
+#[test]
+fn gradients_for_the_cpu_are_contiguous() {
+    let of = |contiguous_gradients| {
+        planned(|zero| (zero.offload_optimizer, zero.contiguous_gradients) = (ON_CPU, contiguous_gradients))
+    };
+    assert_eq!(of(false).peak.bytes, of(true).peak.bytes);
+}
+
+#[test]
+fn what_is_offloaded_is_on_the_cpu() {
+    let weights = Preset::named("tiny").unwrap().config().parameter_count();
+    let stage_3 = |offload_optimizer, offload_param| {
+        planned(|zero| {
+            zero.stage = 3;
+            (zero.offload_optimizer, zero.offload_param) = (offload_optimizer, offload_param);
+        })
+    };
+    let (none, optimizer, both) = (stage_3(None, None), stage_3(ON_CPU, None), stage_3(ON_CPU, ON_CPU));
+    assert_eq!(none.host_peak, 0);
+    // Master weights, two moments and the sum of gradients; then the weights.
+    assert_eq!(none.at_end - optimizer.at_end, (4 + 8 + 2) * weights / 2);
+    assert_eq!(optimizer.at_end - both.at_end, 2 * weights / 2);
+    let pinned = planned(|zero| zero.offload_optimizer = Some(Offload { pinned: true }));
+    let pageable = planned(|zero| zero.offload_optimizer = ON_CPU);
+    assert!(pinned.host_peak > pageable.host_peak, "rounded to powers of two");
+    assert_eq!(pinned.peak.bytes, pageable.peak.bytes);
+}
+
+#[test]
+fn a_model_may_be_shared_once_it_is_made() {
+    let of = |init| {
+        planned(|zero| {
+            zero.stage = 3;
+            zero.init = init;
+        })
+    };
+    let (made, shared) = (of(false), of(true));
+    assert_eq!(made.at_end, shared.at_end);
+    assert!(made.in_phase[Phase::Load] > shared.in_phase[Phase::Load]);
+}
+
+#[test]
+fn fewer_bits_are_kept_of_master_weights() {
+    let weights = Preset::named("tiny").unwrap().config().parameter_count();
+    let of = |master_dtype| planned(|zero| zero.master_dtype = master_dtype);
+    let less = of(Dtype::Float32).at_end - of(Dtype::Bfloat16).at_end;
+    // Of each weight and its two moments two bytes, of groups that are padded.
+    assert_eq!(less, 3 * 2 * weights / 2);
 }
