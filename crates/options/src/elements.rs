@@ -9,7 +9,9 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 /// From here on, not every whole number is one of 64-bit floating point.
 const LARGEST_FLOAT: f64 = 9_007_199_254_740_992.0;
 
-const EXPECTED: &str = "a whole number of 0 or more and less than 9e15, such as 500000000 or 5e8";
+const EXPECTED: &str = "a whole number of 0 or more, such as 500000000 or 5e8";
+
+const TOO_LARGE: &str = "more elements than any model has";
 
 /// A number of elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -28,9 +30,10 @@ impl<'de> Deserialize<'de> for Elements {
             }
 
             fn visit_u64<E: de::Error>(self, value: u64) -> Result<Elements, E> {
-                match value < LARGEST_FLOAT as u64 {
-                    true => Ok(Elements(value)),
-                    false => Err(E::invalid_value(de::Unexpected::Unsigned(value), &self)),
+                // Python's `sys.maxsize` is no limit.
+                match i64::try_from(value) {
+                    Ok(_) => Ok(Elements(value)),
+                    Err(_) => Err(E::custom(TOO_LARGE)),
                 }
             }
 
@@ -66,7 +69,7 @@ mod tests {
         let of = |text: &str| serde_json::from_str::<Elements>(text).ok().map(|elements| elements.0);
         assert_eq!(of("5e8"), Some(500_000_000));
         assert_eq!(of("9223372036854775807"), Some(i64::MAX as u64));
-        for wrong in ["0.5", "-1", "1e300", "\"5e8\"", "true"] {
+        for wrong in ["9223372036854775808", "0.5", "-1", "1e300", "\"5e8\"", "true"] {
             assert_eq!(of(wrong), None, "{wrong}");
         }
     }

@@ -316,6 +316,9 @@ fn check_offload(zero: &ZeroOptimization, found: &mut Found) {
     }
 }
 
+/// Elements of which a bucket has bytes that can be counted.
+const LARGEST_BUCKET: u64 = 1 << 50;
+
 fn check_sizes(zero: &ZeroOptimization, found: &mut Found) {
     if zero.reduce_bucket_size == Some(Elements(0)) {
         let invalid = Invalid::new(
@@ -323,5 +326,12 @@ fn check_sizes(zero: &ZeroOptimization, found: &mut Found) {
             "no gradient fits a bucket without elements",
         );
         found.add(invalid.help("use 1 or more, or leave the key out"));
+    }
+    if zero.reduce_bucket_size > Some(Elements(LARGEST_BUCKET)) {
+        let invalid = Invalid::new(
+            "zero_optimization.reduce_bucket_size",
+            "no GPU has memory for a bucket of so many elements",
+        );
+        found.add(invalid.help("use 5e8, DeepSpeed's own, or leave the key out"));
     }
 }

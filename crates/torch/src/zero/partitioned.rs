@@ -354,7 +354,7 @@ impl Partitioned {
             }
             self.wait(tape, number);
         }
-        let room = self.zero.max_live_parameters as i64 - self.whole_elements;
+        let room = (self.zero.max_live_parameters as i64).saturating_sub(self.whole_elements);
         let most = match self.zero.prefetch_bucket_size {
             0 => 0,
             size => room.min(size as i64),
