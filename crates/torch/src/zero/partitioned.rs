@@ -505,19 +505,13 @@ impl Partitioned {
 
     /// The gradient of a group's master weights, in their format (`_prepare_fp32_grad_for_sub_group`).
     pub(super) fn master_gradient(&self, tape: &Tape, number: usize) -> StorageId {
-        let (dtype, master) = (self.gradient_dtype(), self.zero.master_dtype);
         let group = &self.groups[number];
-        let share = self.share(group);
-        let laid = (group.len() > 1).then(|| tape.alloc(share * dtype.size(), Category::Gradient));
-        match (laid, dtype == master) {
-            (Some(laid), true) => laid,
-            (None, true) => StorageId::NOWHERE,
-            (laid, false) => {
-                let converted = tape.alloc(share * master.size(), Category::Gradient);
-                laid.into_iter().for_each(|laid| tape.release(laid));
-                converted
-            }
-        }
+        tape.joined(
+            group.len(),
+            self.share(group),
+            self.gradient_dtype(),
+            self.zero.master_dtype,
+        )
     }
 
     /// `_post_step`: what persists is gathered again.

@@ -86,24 +86,14 @@ impl Tape {
     fn master_gradient(&self, number: usize) -> StorageId {
         match self.sharing.borrow_mut().as_mut() {
             Some(Sharing::Flat(flat)) => {
-                let (dtype, master) = (flat.dtype, flat.zero.master_dtype);
                 let group = &flat.groups[number];
                 let is_last = number + 1 == flat.groups.len();
                 let of_group = flat
                     .parameters
                     .iter()
                     .filter(|parameter| parameter.group == number && parameter.own > 0);
-                let count = of_group.count() + usize::from(group.padding > 0);
-                let laid = (count > 1).then(|| self.alloc(group.share * dtype.size(), Category::Gradient));
-                let gradient = match (laid, dtype == master) {
-                    (Some(laid), true) => laid,
-                    (laid, false) => {
-                        let converted = self.alloc(group.share * master.size(), Category::Gradient);
-                        laid.into_iter().for_each(|laid| self.release(laid));
-                        converted
-                    }
-                    (None, true) => StorageId::NOWHERE,
-                };
+                let pieces = of_group.count() + usize::from(group.padding > 0);
+                let gradient = self.joined(pieces, group.share, flat.dtype, flat.zero.master_dtype);
                 let sums = flat.parameters.iter_mut().filter(|parameter| parameter.group == number);
                 sums.filter_map(|parameter| parameter.sum.take())
                     .for_each(|sum| self.release(sum));
@@ -116,6 +106,17 @@ impl Tape {
             Some(Sharing::Partitioned(partitioned)) => partitioned.master_gradient(self, number),
             None => StorageId::NOWHERE,
         }
+    }
+
+    /// A gradient in the master weights' format, of pieces that are laid one after the other first.
+    pub(super) fn joined(&self, pieces: usize, elements: u64, dtype: Dtype, master: Dtype) -> StorageId {
+        let laid = (pieces > 1).then(|| self.alloc(elements * dtype.size(), Category::Gradient));
+        if dtype == master {
+            return laid.unwrap_or(StorageId::NOWHERE);
+        }
+        let converted = self.alloc(elements * master.size(), Category::Gradient);
+        laid.into_iter().for_each(|laid| self.release(laid));
+        converted
     }
 
     fn end_step(&self) {

@@ -17,6 +17,30 @@ const COUNTED: &str = include_str!("../../../../tests/fixtures/torch_abstract/de
 /// is not known.
 const FURTHER: [(&str, u64); 2] = [("z2-not-contiguous", 2), ("z3-near-lora-reentrant", 11)];
 
+/// Stage 2 on two ranks, with buckets that are small.
+const STAGE_2: Zero = Zero {
+    stage: 2,
+    ranks: 2,
+    rank: None,
+    offload_optimizer: None,
+    offload_param: None,
+    overlap_comm: false,
+    contiguous_gradients: true,
+    reduce_scatter: true,
+    round_robin_gradients: false,
+    reduce_bucket_size: 4096,
+    sub_group_size: 1_000_000_000,
+    prefetch_bucket_size: 0,
+    param_persistence_threshold: 0,
+    model_persistence_threshold: u64::MAX,
+    max_live_parameters: 1_000_000_000,
+    max_reuse_distance: 0,
+    memory_efficient_linear: true,
+    grad_accum_dtype: None,
+    master_dtype: Dtype::Float32,
+    init: true,
+};
+
 /// Sizes are counted in multiples of this.
 const GRANULARITY: u64 = 512;
 
@@ -86,22 +110,17 @@ fn configuration(row: &Row, rank: u64) -> Configuration {
         ranks: row.count("world_size"),
         rank: Some(rank),
         offload_optimizer: (row.get("offload_optimizer") == "cpu").then_some(Offload { pinned: false }),
-        offload_param: None,
         overlap_comm: row.is("overlap_comm"),
         contiguous_gradients: row.is("contiguous_gradients"),
         reduce_scatter: row.is("reduce_scatter"),
-        round_robin_gradients: false,
         reduce_bucket_size: auto("reduce_bucket_size", hidden * hidden),
         sub_group_size: auto("sub_group_size", 0),
         prefetch_bucket_size: auto("stage3_prefetch_bucket_size", hidden * hidden * 9 / 10),
         param_persistence_threshold: auto("stage3_param_persistence_threshold", 10 * hidden),
-        model_persistence_threshold: u64::MAX,
         max_live_parameters: auto("stage3_max_live_parameters", 0),
         max_reuse_distance: auto("stage3_max_reuse_distance", 0),
-        memory_efficient_linear: true,
         grad_accum_dtype: (row.get("grad_accum_dtype") == "fp32").then_some(Dtype::Float32),
-        master_dtype: Dtype::Float32,
-        init: true,
+        ..STAGE_2
     };
     let checkpointing = row.get("gradient_checkpointing");
     let rank = row.count("rank") as usize;
@@ -190,28 +209,7 @@ fn steps_of_zero_take_what_processes_take() {
 
 /// The account of two steps of the preset `tiny` in bfloat16, all weights trained, on two ranks.
 fn planned(change: impl FnOnce(&mut Zero)) -> Account {
-    let mut zero = Zero {
-        stage: 2,
-        ranks: 2,
-        rank: None,
-        offload_optimizer: None,
-        offload_param: None,
-        overlap_comm: false,
-        contiguous_gradients: true,
-        reduce_scatter: true,
-        round_robin_gradients: false,
-        reduce_bucket_size: 4096,
-        sub_group_size: 1_000_000_000,
-        prefetch_bucket_size: 0,
-        param_persistence_threshold: 0,
-        model_persistence_threshold: u64::MAX,
-        max_live_parameters: 1_000_000_000,
-        max_reuse_distance: 0,
-        memory_efficient_linear: true,
-        grad_accum_dtype: None,
-        master_dtype: Dtype::Float32,
-        init: true,
-    };
+    let mut zero = STAGE_2;
     change(&mut zero);
     let configuration = Configuration {
         dtype: WeightDtype::Bfloat16,
