@@ -10,7 +10,7 @@ use yaml::place::Place;
 use yaml::tree::{Entry, Node};
 
 use super::deepspeed::{self, BUCKET, CASTS, GATHERED};
-use super::interface::{Config, Key, Kind, Text, part};
+use super::interface::{Config, Key, Kind, ReadFields, Text, part};
 
 pub(super) const KIND: Kind = Kind {
     key: KEY,
@@ -506,26 +506,6 @@ impl Fields {
         }
     }
 
-    fn flag(&self, field: &str) -> Result<Option<bool>, Diagnostic> {
-        let Some(entry) = self.written.get(field) else {
-            return Ok(None);
-        };
-        // The words of accelerate's `str_to_bool`.
-        match entry.value.text().map(str::to_lowercase).as_deref() {
-            Some("y" | "yes" | "t" | "true" | "on" | "1") => Ok(Some(true)),
-            Some("n" | "no" | "f" | "false" | "off" | "0") => Ok(Some(false)),
-            _ => {
-                let message = format!("true or false is expected, not {}", entry.value.kind());
-                Err(self.mistake(field, Mistake::new(message)))
-            }
-        }
-    }
-
-    fn flag_key(&self, name: &'static str, field: &'static str) -> Result<Option<Key>, Diagnostic> {
-        let flag = self.flag(field)?;
-        Ok(flag.map(|flag| self.key(name, field, json!(flag))))
-    }
-
     /// One of accelerate's words, by its name or its number.
     fn choice(&self, field: &str, words: &[&'static str]) -> Result<Option<&'static str>, Diagnostic> {
         let Some(word) = self.word(field) else { return Ok(None) };
@@ -542,15 +522,10 @@ impl Fields {
         };
         Ok(Some(*found))
     }
+}
 
-    /// A key of the cell by a field, or by its default if it is left out.
-    fn key(&self, name: &'static str, field: &'static str, value: Json) -> Key {
-        Key {
-            name,
-            field,
-            value: Node::of_json(&value, self.place(field)),
-        }
-    }
+impl ReadFields for Fields {
+    const KIND: &'static str = KEY;
 
     /// The place of a field; of the type of the processes for one that is left out.
     fn place(&self, field: &str) -> Place {
@@ -558,8 +533,19 @@ impl Fields {
         entry.map_or(self.beginning, Entry::place)
     }
 
-    fn mistake(&self, field: &str, mistake: Mistake) -> Diagnostic {
-        Diagnostic::of(&format!("{KEY}: {field}"), &mistake).at(self.place(field))
+    fn flag(&self, field: &str) -> Result<Option<bool>, Diagnostic> {
+        let Some(entry) = self.written.get(field) else {
+            return Ok(None);
+        };
+        // The words of accelerate's `str_to_bool`.
+        match entry.value.text().map(str::to_lowercase).as_deref() {
+            Some("y" | "yes" | "t" | "true" | "on" | "1") => Ok(Some(true)),
+            Some("n" | "no" | "f" | "false" | "off" | "0") => Ok(Some(false)),
+            _ => {
+                let message = format!("true or false is expected, not {}", entry.value.kind());
+                Err(self.mistake(field, Mistake::new(message)))
+            }
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use self::known::{
     OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, OPTIMIZER, PARAM_DTYPE, READ, RENAMED, SECTIONS, STAGE, TORCH_ADAM, TRAIN_BATCH,
     UNPLANNED, unknown,
 };
-use super::interface::{Config, Key, Kind, Text};
+use super::interface::{Config, Key, Kind, ReadFields, Text};
 
 pub(super) const KIND: Kind = Kind {
     key: KEY,
@@ -536,25 +536,6 @@ impl Fields {
         }
     }
 
-    fn flag(&self, field: &str) -> Result<Option<bool>, Diagnostic> {
-        let Some(entry) = self.written.get(field) else {
-            return Ok(None);
-        };
-        match entry.value.text() {
-            Some("true") => Ok(Some(true)),
-            Some("false") => Ok(Some(false)),
-            _ => {
-                let message = format!("true or false is expected, not {}", entry.value.kind());
-                Err(self.mistake(field, Mistake::new(message)))
-            }
-        }
-    }
-
-    fn flag_key(&self, name: &'static str, field: &'static str) -> Result<Option<Key>, Diagnostic> {
-        let flag = self.flag(field)?;
-        Ok(flag.map(|flag| self.key(name, field, json!(flag))))
-    }
-
     fn number(&self, field: &str) -> Result<Option<f64>, Diagnostic> {
         let Some(entry) = self.written.get(field).filter(|_| !self.is_auto(field)) else {
             return Ok(None);
@@ -600,15 +581,10 @@ impl Fields {
         };
         Ok(size.map(|size| self.key(field, field, json!(size))))
     }
+}
 
-    /// A key of the cell by a field, or by its default if it is left out.
-    fn key(&self, name: &'static str, field: &'static str, value: Json) -> Key {
-        Key {
-            name,
-            field,
-            value: Node::of_json(&value, self.place(field)),
-        }
-    }
+impl ReadFields for Fields {
+    const KIND: &'static str = KEY;
 
     /// The place of a field, or of the first map around it that is there.
     fn place(&self, field: &str) -> Place {
@@ -619,8 +595,18 @@ impl Fields {
         }
     }
 
-    fn mistake(&self, field: &str, mistake: Mistake) -> Diagnostic {
-        Diagnostic::of(&format!("{KEY}: {field}"), &mistake).at(self.place(field))
+    fn flag(&self, field: &str) -> Result<Option<bool>, Diagnostic> {
+        let Some(entry) = self.written.get(field) else {
+            return Ok(None);
+        };
+        match entry.value.text() {
+            Some("true") => Ok(Some(true)),
+            Some("false") => Ok(Some(false)),
+            _ => {
+                let message = format!("true or false is expected, not {}", entry.value.kind());
+                Err(self.mistake(field, Mistake::new(message)))
+            }
+        }
     }
 }
 

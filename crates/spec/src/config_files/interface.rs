@@ -3,7 +3,9 @@
 use std::fmt::Debug;
 use std::path::PathBuf;
 
+use base::text::Mistake;
 use cell::Cell;
+use serde_json::{Value as Json, json};
 use yaml::Budget;
 use yaml::diagnostic::Diagnostic;
 use yaml::place::{Place, Sources};
@@ -48,6 +50,36 @@ pub(super) struct Key {
     pub(super) name: &'static str,
     pub(super) field: &'static str,
     pub(super) value: Node,
+}
+
+/// The fields of a file, as keys and mistakes are made of them.
+pub(super) trait ReadFields {
+    /// The key that names the file.
+    const KIND: &'static str;
+
+    /// The place of a field, or of what stands for one that is left out.
+    fn place(&self, field: &str) -> Place;
+
+    /// A field that is true or false; `None` if it is left out.
+    fn flag(&self, field: &str) -> Result<Option<bool>, Diagnostic>;
+
+    /// A key of the cell by a field, or by its default if it is left out.
+    fn key(&self, name: &'static str, field: &'static str, value: Json) -> Key {
+        Key {
+            name,
+            field,
+            value: Node::of_json(&value, self.place(field)),
+        }
+    }
+
+    fn flag_key(&self, name: &'static str, field: &'static str) -> Result<Option<Key>, Diagnostic> {
+        let flag = self.flag(field)?;
+        Ok(flag.map(|flag| self.key(name, field, json!(flag))))
+    }
+
+    fn mistake(&self, field: &str, mistake: Mistake) -> Diagnostic {
+        Diagnostic::of(&format!("{}: {field}", Self::KIND), &mistake).at(self.place(field))
+    }
 }
 
 /// A file's text, and where its fields stand.
