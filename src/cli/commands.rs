@@ -8,8 +8,8 @@ use runner::{protocol, samples};
 
 use super::output::INVALID_INPUT;
 use super::{
-    accuracy, cell, compare, completions, export, fit, init, list, machine, merge, plan, report, run, schema, show,
-    unknown_flag, validate, version,
+    accuracy, cell, compare, completions, export, fit, init, inputs, list, machine, merge, plan, report, run, schema,
+    show, unknown_flag, validate, version,
 };
 use crate::worker;
 
@@ -42,6 +42,8 @@ enum Command {
     /// Print what this machine offers to cells, as JSON
     #[command(hide = true, name = protocol::MACHINE_COMMAND)]
     Machine,
+    #[command(hide = true, name = protocol::INPUTS_COMMAND)]
+    Inputs(protocol::InputsArguments),
     #[command(hide = true, name = samples::COMMAND)]
     Samples(samples::Arguments),
 }
@@ -108,6 +110,7 @@ impl Cli {
             Command::Completions(args) => completions::run(args, Cli::command()),
             Command::Cell(args) => cell::run(&args),
             Command::Machine => machine::run(),
+            Command::Inputs(args) => inputs::run(&args),
             Command::Samples(args) => Ok(worker::read_samples(&args)?),
         }
     }

@@ -21,6 +21,7 @@ mod fit_limits;
 mod fit_view;
 mod gpus;
 mod init;
+mod inputs;
 mod list;
 mod machine;
 mod merge;

@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use cell::Stack;
+use cell::{Engine, Stack};
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plan::Planner;
 use records::store::StudyDir;
 use report::check_study;
 use runner::{
-    self, Bars, Json, Options, Plain, Progress, Purpose, Silent, Summary, Worker, add_fallbacks, due, preflight,
-    schedule, trainable,
+    self, Bars, Json, Options, Plain, Progress, Purpose, Python, Silent, Summary, Worker, add_fallbacks, due,
+    preflight, schedule, trainable,
 };
 use spec::{Names, Overrides, Recipe, RecordSpec, SpecFile, StudyCell};
 
@@ -70,7 +71,14 @@ pub(super) struct Args {
     /// Train nothing; list the cells and what would be done
     #[arg(long)]
     dry_run: bool,
-    /// Train the cells by another program, which follows the protocol in docs/worker.md
+    /// What runs all cells: candle (our trainer) or python (PyTorch in a Python of yours), as the key `engine`
+    #[arg(long, value_name = "ENGINE", value_parser = engine_parser())]
+    engine: Option<Engine>,
+    /// The Python of cells with `engine: python`: an interpreter, or `uv`. Default: EXPCTL_PYTHON, the spec's `python`,
+    /// VIRTUAL_ENV, .venv beside the spec, python3
+    #[arg(long, value_name = "PROGRAM")]
+    python: Option<String>,
+    /// Train the cells of our trainer by another program, which follows the protocol in docs/worker.md
     #[arg(long, value_name = "PROGRAM")]
     worker: Option<PathBuf>,
     /// How --dry-run lists the cells
@@ -104,15 +112,25 @@ impl ProgressKind {
     }
 }
 
-pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
+/// The names of the engines.
+fn engine_parser() -> impl TypedValueParser<Value = Engine> {
+    let names = PossibleValuesParser::new(Engine::ALL.map(Engine::name));
+    names.try_map(|name| Engine::named(&name).ok_or("no such engine"))
+}
+
+pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     // Load the spec, or write one.
+    if let Some(engine) = args.engine {
+        args.set.push(format!("engine={}", engine.name()));
+        args.set.push(format!("stack={}", engine.stack().name()));
+    }
     let (mut study, new_spec) = match args.named.in_place_of(args.spec.is_some())? {
         Some(model) => {
             let named = Names {
                 model: model.into(),
                 data: args.named.data.clone(),
                 gpu: None,
-                stack: Stack::Candle,
+                stack: args.engine.map_or(Stack::Candle, Engine::stack),
                 recipe: args.recipe.unwrap_or(Recipe::frugal()),
                 roots: fetch_description(model)?,
             };
@@ -137,6 +155,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
             Some(program) => Worker::new(program),
             None => Worker::this_program().context("cannot find this program")?,
         },
+        python: None,
         machine: None,
     };
 
@@ -153,15 +172,17 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         if args.dry_run { Purpose::Plan } else { Purpose::Train },
         is_due,
     )?;
-    let has_engine = |study_cell: &StudyCell| is_due(study_cell) && study_cell.cell.engine().is_some();
-    if study.cells.iter().any(has_engine) {
-        let machine = options
-            .worker
-            .machine()
-            .with_context(|| format!("cannot ask the worker `{}` for its machine", options.worker))?;
-        study.notes.extend(preflight(&study, &machine, is_due)?);
+    let is_ours = |study_cell: &StudyCell| is_due(study_cell) && study_cell.cell.engine() == Some(Engine::Candle);
+    if study.cells.iter().any(is_ours) {
+        let asked = options.worker.machine();
+        let machine = asked.with_context(|| format!("cannot ask the worker `{}` for its machine", options.worker))?;
         options.machine = Some(machine);
     }
+    options.python = Python::find(&study, &options.results, args.python.as_deref(), is_due, |text| {
+        eprintln!("note: {text}");
+    })?;
+    study.notes.extend(preflight(&study, options.machine.as_ref(), is_due)?);
+    study.notes.extend(options.python.iter().flat_map(Python::describe));
     if args.dry_run {
         let dir = StudyDir::new(&options.results);
         let mut study = resolved(study, options.planning(), &dir)?;

@@ -41,7 +41,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let machine = Worker::this_program().and_then(|worker| worker.machine());
     study.notes.extend(preflight(
         &study,
-        &machine.context("cannot ask the worker for its machine")?,
+        Some(&machine.context("cannot ask the worker for its machine")?),
         |_| true,
     )?);
     print(&summary(&study))?;

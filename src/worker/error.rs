@@ -25,6 +25,9 @@ pub enum WorkerError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The inputs of another engine cannot be written.
+    #[error(transparent)]
+    Inputs(#[from] train::TrainError),
     /// `cell.yaml` is damaged.
     #[error(transparent)]
     Cell(#[from] SpecError),

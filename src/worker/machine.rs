@@ -18,18 +18,22 @@ pub(crate) fn offered() -> WorkerMachine {
     WorkerMachine {
         protocol: schema::VERSION,
         machine: machine(),
-        engine: Engine::Expctl.name().to_owned(),
+        engine: Engine::Candle.name_in_records().to_owned(),
         instruction_set: InstructionSet::best().name().to_owned(),
         auto_instruction_set: InstructionSet::fastest().name().to_owned(),
         allocators: allocators.map(|backend| backend.name().to_owned()).collect(),
         cuda: cfg!(feature = "cuda"),
+        releases: BTreeMap::new(),
+        gpus: Vec::new(),
+        available_bytes: None,
+        import_error: None,
     }
 }
 
 /// What the cell gets here.
 pub(super) fn found(cell: &Cell) -> Found {
     Found {
-        engine: Engine::Expctl.name().to_owned(),
+        engine: Engine::Candle.name_in_records().to_owned(),
         releases: BTreeMap::new(),
         instruction_set: Some(instruction_set(cell).name().to_owned()),
         threads: threads(cell),

@@ -92,14 +92,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Status, WorkerError> {
     Ok(status)
 }
 
-fn read_cell(dir: &CellDir) -> Result<Cell, WorkerError> {
+pub(super) fn read_cell(dir: &CellDir) -> Result<Cell, WorkerError> {
     let text = read_cell_yaml(dir)?;
     let path = dir.cell_yaml();
     Ok(spec::read_cell(&path.display().to_string(), &text)?)
 }
 
 /// What the run fetched for the cell.
-fn read_snapshots(dir: &CellDir) -> Result<BTreeMap<String, Snapshot>, WorkerError> {
+pub(super) fn read_snapshots(dir: &CellDir) -> Result<BTreeMap<String, Snapshot>, WorkerError> {
     let path = snapshots_file(dir);
     let read = fs::read(&path).and_then(|text| Ok(serde_json::from_slice(&text)?));
     match read {

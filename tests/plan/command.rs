@@ -471,7 +471,7 @@ fn another_stack_is_planned_and_not_run() {
         assert_eq!(
             project.without_folder(&output.stderr),
             "error: spec.yaml:2:20: `stack: torch`: cells of this stack are planned and not run, and there are no others; \
-             `expctl plan spec.yaml` says what they take\n"
+             `expctl plan spec.yaml` says what they take, and `--engine python` runs them with a Python that has PyTorch\n"
         );
     }
     assert!(!project.path("out").exists());

@@ -103,6 +103,7 @@ fn measured(cell: &Cell) -> Measured {
         reserved_peak_bytes: Some(allocated + 30 * MIB),
         process_peak_bytes: Some(allocated + 40 * MIB),
         process_peak_total_bytes: Some(allocated + 60 * MIB),
+        ranks: Vec::new(),
         allocated_peak_phase: Some("backward".into()),
         allocated_peak_module: Some("layers.0.mlp".into()),
         allocated_peak_by_epoch: cell.num_train_epochs.map(|epochs| vec![allocated; epochs as usize]),

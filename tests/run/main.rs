@@ -15,6 +15,7 @@ mod ladder;
 mod outcomes;
 mod output;
 mod pairs;
+mod python;
 mod requires;
 mod resolving;
 mod resuming;

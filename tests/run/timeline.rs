@@ -196,5 +196,5 @@ fn what_cannot_be_recorded_is_an_error_at_its_place() {
     let spec = format!("{SPEC}record: {{ timeline: true }}\n").replace("model: tiny", "model: tiny, device: 'cuda:0'");
     project.write("spec.yaml", spec);
     let mistake = project.expctl(&["run", "spec.yaml", "--dry-run"]).exits(2);
-    mistake.stderr_has("a timeline is recorded on the cpu only so far");
+    mistake.stderr_has("a timeline is recorded by our trainer on the cpu only so far");
 }

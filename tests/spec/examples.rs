@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::common::project::Project;
 
 /// The examples that need more than their files, and what their error says is missing.
-const NEEDS: [(&str, &str); 7] = [
+const NEEDS: [(&str, &str); 8] = [
     ("base", "scratch/texts"),
     ("english_quotes", "HuggingFaceTB/SmolLM2-135M"),
     ("learning_rates", "scratch/texts"),
@@ -14,6 +14,7 @@ const NEEDS: [(&str, &str); 7] = [
     ("optimizers", "scratch/texts"),
     ("quantisation", "scratch/texts"),
     ("real_input", "scratch/texts"),
+    ("train_memory", "HuggingFaceTB/SmolLM2-135M"),
 ];
 
 /// The names that `expctl init --list` prints.

@@ -2,6 +2,7 @@
 
 mod adapter;
 mod data;
+mod engine;
 mod found;
 mod fsdp;
 mod gpu;
@@ -43,6 +44,7 @@ impl Cell {
         self.check_model(&mut found);
         self.check_task(&mut found);
         self.check_idle(keys, &mut found);
+        self.check_engine(&mut found);
         self.check_stack(keys, &mut found);
         self.check_adapter(keys, &mut found);
         self.check_sizes(&mut found);

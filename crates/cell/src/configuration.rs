@@ -7,7 +7,7 @@ use super::acts::{
     SEARCHED, SEARCHED_GPU, SGD, TEXTS, UNEVEN, VERA, both, candle, torch,
 };
 use super::allocator::{Allocator, Variable};
-use super::facts::{CANDLE, Facts, Idle, TORCH, UNPACKED};
+use super::facts::{CANDLE, Facts, Idle, NO_ENGINE, TORCH, UNPACKED};
 use super::fsdp::FsdpConfig;
 use super::map::cell_keys;
 use super::plain::{plain_blocks, plain_data, plain_offload, plain_targets, sorted, unless};
@@ -55,7 +55,7 @@ cell_keys! {
         /// The origin of the weights; a plan is the same for both. Default: random for a preset, pretrained for a directory.
         weights: Option<Weights> = None => {
             open: |cell| Some(cell.default_weights()),
-            heeded: |cell| cell.stack == Stack::Candle,
+            heeded: |cell| cell.engine.is_some(),
             example: "random",
             no_technique: "weights of any origin have the same bytes",
             of_training: true,
@@ -90,14 +90,22 @@ cell_keys! {
                 both(LORA, "int4", &[Bytes, Loss], &[Bytes]),
             ],
         }
-        /// The software that trains: candle (our trainer) or torch (transformers, PEFT and bitsandbytes on a GPU, which is
-        /// planned and not run).
+        /// The software that trains: candle (our trainer) or torch (transformers, PEFT and bitsandbytes on a GPU), which is
+        /// planned, and run with `engine: python`.
         stack: Stack = Stack::Candle => {
             no_technique: "another stack is another experiment",
             acts: [
                 candle(LORA, "torch", &[Bytes]),
                 torch(LORA, "candle", &[Bytes]),
             ],
+        }
+        /// What runs the cell: candle, our trainer, or python, which trains with PyTorch, transformers, PEFT and bitsandbytes in a
+        /// Python of yours. It sets `stack`. Default: candle for `stack: candle`; cells of `stack: torch` are planned alone.
+        engine: Option<Engine> = None => {
+            open: |cell| cell.stack.default_engine(),
+            example: "candle",
+            no_technique: "another engine is another experiment",
+            untried: "it needs a Python with PyTorch",
         }
         /// The GPU of the plan, such as t4 or rtx-3090; `expctl list --gpus` prints all. It decides the memory, the size of the
         /// CUDA context, and the kernels.
@@ -460,9 +468,11 @@ cell_keys! {
         /// finite halve it, and their step is skipped. Default: dynamic for `autocast: float16`, else none.
         loss_scaling: Option<LossScaling> = None => {
             open: |cell| Some(cell.default_loss_scaling()),
-            stacks: CANDLE,
+            heeded: |cell| cell.engine.is_some(),
+            idle: NO_ENGINE,
             example: "dynamic",
             no_technique: "a number of training, without bytes",
+            of_training: true,
             acts: [
                 candle("autocast: float16", "none", &[Loss]),
                 candle("dtype: float16", "dynamic", &[Loss]),
@@ -863,21 +873,26 @@ cell_keys! {
             acts: [candle("max_steps: null", "profile", &[Bytes, Loss, Tokens])],
         }
 
-        /// The device that the trainer computes on.
-        #[schemars(extend("pattern" = "^(cpu|cuda:(0|[1-9][0-9]*))$", "title" = "`cpu` or `cuda:N`"))]
-        device: String = "cpu".into() => {
-            stacks: CANDLE,
+        /// The device that computes. Default: cpu; with `engine: python` auto, the first GPU of CUDA if there is one, else the CPU.
+        #[schemars(extend("pattern" = "^(auto|cpu|cuda:(0|[1-9][0-9]*))$", "title" = "`cpu` or `cuda:N`"))]
+        device: Option<String> = None => {
+            open: |cell| Some(cell.default_device().into()),
+            heeded: |cell| cell.engine.is_some(),
+            idle: NO_ENGINE.or("write `engine: python`; the GPU of a plan is `gpu`, such as `gpu: t4`"),
             of_process: true,
+            example: "cpu",
             no_technique: "where it is computed",
             untried: "it needs a GPU of CUDA",
         }
         /// Threads of the trainer. Default: one for each available core.
         #[schemars(range(min = 1, max = 512))]
         threads: Option<usize> = None => {
-            stacks: CANDLE,
+            heeded: |cell| cell.engine.is_some(),
+            idle: NO_ENGINE,
             of_process: true,
             example: "1",
             no_technique: "speed",
+            of_training: true,
             acts: [candle(LORA, "7", &[Time, Report])],
         }
         /// The instructions of the trainer's kernels: auto (the fastest of the CPU), portable, avx2, avx512, avx512_bf16 or amx;
@@ -888,13 +903,16 @@ cell_keys! {
             no_technique: "speed",
             acts: [candle(LORA, "portable", &[Time, Report])],
         }
-        /// Budget on live tensor bytes, on the cpu only so far. A request beyond it ends the cell as out of memory.
+        /// Budget on live tensor bytes, of our trainer on the cpu only so far; with `engine: python` on what PyTorch's allocator
+        /// holds of a GPU. A request beyond it ends the cell as out of memory.
         device_memory: Option<ByteSize> = None => {
-            stacks: CANDLE,
+            heeded: |cell| cell.engine.is_some(),
+            idle: NO_ENGINE.or("write `engine: python`; the budget of a plan is the memory of `gpu`, or its `--budget`"),
             of_process: true,
             aliases: ["memory"],
             example: "'0'",
             no_technique: "the budget itself",
+            of_training: true,
             acts: [candle(LORA, "1MiB", &[Report])],
         }
         /// Budget on the tensor bytes that `offload` keeps in the host's memory, on the cpu only so far; without `offload`, for
@@ -910,9 +928,11 @@ cell_keys! {
         /// Environment variables of the cell's process; null unsets one.
         #[schemars(with = "BTreeMap<String, Variable>")]
         env: BTreeMap<String, Option<String>> = BTreeMap::new() => {
-            stacks: CANDLE,
+            heeded: |cell| cell.engine.is_some(),
+            idle: NO_ENGINE,
             of_process: true,
             no_technique: "the environment",
+            of_training: true,
             acts: [candle(LORA, "{FOO: '1'}", &[Time, Report])],
         }
         /// The allocator of the cell's process.
@@ -959,7 +979,7 @@ fn adapter_meaning() -> String {
 impl Cell {
     /// What runs the cell; `None` if it is predicted alone.
     pub fn engine(&self) -> Option<Engine> {
-        self.stack.engine()
+        self.engine.or(self.stack.default_engine())
     }
 
     /// The text of `cell.yaml`: every key.

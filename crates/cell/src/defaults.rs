@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use options::{AllocatorBackend, Autocast, Checkpointing, Device, Loss, LossScaling, Measure, Stack};
+use options::{AllocatorBackend, Autocast, Checkpointing, Device, Engine, Loss, LossScaling, Measure, Stack};
 use torch::Trl;
 
 use super::Cell;
@@ -88,9 +88,21 @@ impl Cell {
         self.auto_batch_size.is_some() || matches!(self.gradient_checkpointing, Checkpointing::Auto(_))
     }
 
-    /// The device; `None` if its text does not name one (see [`Cell::validate`]).
+    /// The device by its name in specs.
+    pub fn device_name(&self) -> &str {
+        self.device.as_deref().unwrap_or(self.default_device())
+    }
+
+    pub(super) fn default_device(&self) -> &'static str {
+        match self.engine() {
+            Some(Engine::Python) => Device::AUTO,
+            Some(Engine::Candle) | None => "cpu",
+        }
+    }
+
+    /// The device; `None` if its text does not name one (see [`Cell::validate`]), or leaves it to the engine.
     pub fn device(&self) -> Option<Device> {
-        Device::named(&self.device)
+        Device::named(self.device_name())
     }
 
     /// The allocator of the cell's process.

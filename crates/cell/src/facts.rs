@@ -1,6 +1,6 @@
 //! What is known of a key, whatever a cell has there. The facts of a key stand beside its field, in `cell_keys!`.
 
-use options::{Adapter, Attention, Autocast, Distributed, Dtype, Measure, Optimizer, Stack, Task, Upcast};
+use options::{Adapter, Attention, Autocast, Distributed, Dtype, Engine, Measure, Optimizer, Stack, Task, Upcast};
 
 use super::acts::Act;
 
@@ -27,6 +27,7 @@ macro_rules! deciding {
 
 deciding! {
     stack: Stack,
+    engine: Option<Engine>,
     task: Task,
     measure: Measure,
     packing: bool,
@@ -105,6 +106,13 @@ impl Idle {
         }
     }
 }
+
+/// Of keys of a process that trains.
+pub(super) const NO_ENGINE: Idle = Idle::by(
+    "stack",
+    "a cell of `stack: torch` is planned alone, unless `engine` runs it",
+)
+.or("write `engine: python`");
 
 /// Of keys that say how samples are packed.
 pub(super) const UNPACKED: Idle = Idle::by("packing", "does nothing without packing").or("write `packing: true`");

@@ -36,6 +36,7 @@ impl Cell {
     pub fn deciding(&self) -> Deciding {
         Deciding {
             stack: self.stack,
+            engine: self.engine(),
             task: self.task,
             measure: self.measure,
             packing: self.packing,

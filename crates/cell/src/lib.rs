@@ -24,8 +24,8 @@ mod zero;
 pub use ::options::methods::*;
 pub use ::options::{
     AllocatorBackend, Attention, AutoWrapPolicy, Autocast, BackwardPrefetch, Checkpointing, Data, DataFile, DataFormat,
-    Device, Distributed, Dtype, Elements, FloatDtype, Generation, InstructionSet, InstructionSetChoice, Invalid,
-    Lengths, LoraATraining, Loss, LossScaling, LrScheduler, Measure, Offload, OffloadDevice, OffloadedBlocks,
+    Device, Distributed, Dtype, Elements, Engine, FloatDtype, Generation, InstructionSet, InstructionSetChoice,
+    Invalid, Lengths, LoraATraining, Loss, LossScaling, LrScheduler, Measure, Offload, OffloadDevice, OffloadedBlocks,
     Optimizer, OutputLifetime, PackingAttention, PackingSeparator, PackingStrategy, Padding, QuantType,
     ShardingStrategy, Stack, Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
 };

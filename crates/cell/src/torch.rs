@@ -1,7 +1,7 @@
 //! The key `torch`: PyTorch's training loop and the releases that a plan is of.
 
 use super::acts::{GENERATING, INT4, LORA, Move::*, torch};
-use super::facts::{Deciding, Facts, Idle, UNPACKED};
+use super::facts::{Deciding, Facts, Idle, NO_ENGINE, UNPACKED};
 use super::map::cell_keys;
 use super::{
     Attention, Autocast, Distributed, Dtype, Generation, OutputLifetime, PackingStrategy, Task, Upcast, ZeroGrad,
@@ -67,6 +67,14 @@ cell_keys! {
                     &[Bytes],
                 ),
             ],
+        }
+        /// The model is compiled by torch.compile. It is measured with `engine: python`; no plan models it.
+        compile: bool = false => {
+            heeded: |cell| cell.engine.is_some(),
+            idle: NO_ENGINE,
+            no_technique: "no plan models it",
+            of_training: true,
+            untried: "it needs a Python with PyTorch",
         }
         /// TRL's way of packing. `bfd` (best fit decreasing) keeps samples whole, and a micro-batch is one row without padding,
         /// for flash_attention_2. `wrapped` lays all tokens in a row and cuts it every max_seq_length.

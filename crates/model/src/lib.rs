@@ -28,5 +28,5 @@ pub use families::Model;
 pub use host_blocks::HostBlocks;
 pub use load::{load, load_dry};
 pub use merge::{MergeError, merge};
-pub use save::{SaveError, is_saved, save};
+pub use save::{SaveError, is_saved, save, save_as_it_is};
 pub use source::Source;

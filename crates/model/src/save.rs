@@ -52,6 +52,21 @@ pub fn save(
     trained: &[&Param],
     source: &Source,
 ) -> Result<(), SaveError> {
+    let format = trained.first().map_or(Ok(Dtype::F32), |weight| dtype(weight));
+    let format = format.map_err(|source| SaveError {
+        path: dir.join(SINGLE),
+        source,
+    })?;
+    write(dir, location, tokenizer, (trained, format), source)
+}
+
+fn write(
+    dir: &Path,
+    location: &Location,
+    tokenizer: &[u8],
+    (trained, format): (&[&Param], Dtype),
+    source: &Source,
+) -> Result<(), SaveError> {
     let file = dir.join(SINGLE);
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -69,8 +84,27 @@ pub fn save(
         }
     }
     let path = dir.join("config.json");
-    write_config(&path, location, trained).map_err(failed(&path))?;
-    write_weights(&file, trained, source).map_err(failed(&file))
+    write_config(&path, location, format).map_err(failed(&path))?;
+    write_weights(&file, (trained, format), source).map_err(failed(&file))
+}
+
+/// Writes the model of `source`, of which nothing was trained, with its weights in `format`.
+///
+/// # Errors
+/// Those of [`save`].
+pub fn save_as_it_is(
+    dir: &Path,
+    location: &Location,
+    tokenizer: &[u8],
+    source: &Source,
+    format: options::Dtype,
+) -> Result<(), SaveError> {
+    let format = match format {
+        options::Dtype::Float16 => Dtype::F16,
+        options::Dtype::Bfloat16 => Dtype::BF16,
+        _ => Dtype::F32,
+    };
+    write(dir, location, tokenizer, (&[], format), source)
 }
 
 /// Copies the files beside a checkpoint's weights. An error comes with the file that cannot be written.
@@ -88,20 +122,19 @@ pub fn is_saved(dir: &Path) -> bool {
 }
 
 /// The model's own `config.json`, with the number format of the weights.
-fn write_config(path: &Path, location: &Location, trained: &[&Param]) -> io::Result<()> {
+fn write_config(path: &Path, location: &Location, format: Dtype) -> io::Result<()> {
     let text = location.json()?;
     let mut config: Value = serde_json::from_slice(&text)?;
-    if let (Some(keys), Some(weight)) = (config.as_object_mut(), trained.first()) {
+    if let Some(keys) = config.as_object_mut() {
         keys.retain(|key, _| !key.starts_with('_') && key != "dtype" && key != "quantization_config");
         // Every release of transformers knows this name of it.
-        keys.insert("torch_dtype".into(), name_of(dtype(weight)?).into());
+        keys.insert("torch_dtype".into(), name_of(format).into());
     }
     fs::write(path, serde_json::to_string_pretty(&config)? + "\n")
 }
 
 /// One safetensors file, a tensor after the other: no second copy of a weight is held.
-fn write_weights(path: &Path, trained: &[&Param], source: &Source) -> io::Result<()> {
-    let format = trained.first().map_or(Ok(Dtype::F32), |weight| dtype(weight))?;
+fn write_weights(path: &Path, (trained, format): (&[&Param], Dtype), source: &Source) -> io::Result<()> {
     let by_name: HashMap<String, &Param> = trained
         .iter()
         .map(|weight| (weight.name.to_string(), *weight))

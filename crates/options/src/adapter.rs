@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use super::methods::interface::{Layer, Method};
-use super::{Adapter, AdapterMethod, Bias, Dtype, Lora, LoraATraining, TargetModules, ends_in, matching};
+use super::{
+    Adapter, AdapterMethod, Bias, Dtype, InitLoraWeights, Lora, LoraATraining, TargetModules, ends_in, matching,
+};
 
 /// Adapters: of linear layers, virtual tokens, or trained norms.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,6 +62,18 @@ impl AdapterOptions {
     /// The method without its options.
     pub fn adapter(&self) -> Adapter {
         self.method.adapter()
+    }
+
+    /// True if the factors are taken out of the weight.
+    pub fn changes_weight(&self) -> bool {
+        matches!(&self.method, AdapterMethod::Lora(lora) if lora.init_lora_weights.changes_weight())
+    }
+
+    /// Lets the factors start apart from the weight.
+    pub fn leave_weight(&mut self) {
+        if let AdapterMethod::Lora(lora) = &mut self.method {
+            lora.init_lora_weights = InitLoraWeights::Default;
+        }
     }
 
     /// The value of a key of a cell that the method has, such as `rank` or `lora.use_rslora`; null for others.

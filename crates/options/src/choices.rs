@@ -104,7 +104,7 @@ impl From<FloatDtype> for Dtype {
 pub enum Stack {
     /// Our trainer.
     Candle,
-    /// PyTorch with transformers, PEFT and bitsandbytes on a GPU; planned, not run.
+    /// PyTorch with transformers, PEFT and bitsandbytes on a GPU.
     Torch,
 }
 

@@ -17,6 +17,9 @@ pub enum Device {
 pub struct NoCuda(Device);
 
 impl Device {
+    /// The word for the first GPU of CUDA if there is one, else the CPU; for engines that find out.
+    pub const AUTO: &'static str = "auto";
+
     /// The device of that name.
     pub fn named(name: &str) -> Option<Self> {
         match name.split_once(':') {

@@ -18,4 +18,4 @@ pub use field_error::FieldError;
 pub use folder::{CONFIG_FILE, WEIGHTS_FILE, config_file, parse_config, read, read_config, write};
 pub use size::{FileDtype, file_bytes, safetensors_bytes};
 pub use targets::{Layers, Targets};
-pub use tensor::{AdapterTensor, BASE_BIAS, whole_name};
+pub use tensor::{AdapterTensor, BASE_BIAS, file_name, whole_name};

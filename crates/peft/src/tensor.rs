@@ -23,7 +23,7 @@ const PREFIX: &str = "base_model.model.";
 const SHARED_PREFIX: &str = "base_model.";
 
 /// The name in a file.
-pub(super) fn file_name(name: &str) -> String {
+pub fn file_name(name: &str) -> String {
     let prefix = match name {
         PROMPT_EMBEDDINGS => "",
         name if VERA_SHARED.contains(&name) => SHARED_PREFIX,

@@ -221,7 +221,7 @@ impl Planner {
     fn predict_candle(&self, cell: &Cell) -> Result<Prediction, PlanError> {
         self.begun.fetch_add(1, Ordering::Relaxed);
         if cell.device().is_some_and(|device| device != options::Device::Cpu) {
-            return Err(PlanError::Device(cell.device.clone()));
+            return Err(PlanError::Device(cell.device_name().to_owned()));
         }
         let config = self.checked_model(cell)?;
         let options = cell.train_options();
@@ -334,6 +334,10 @@ impl Planner {
             ));
         }
         prediction.notes.extend(model.remark());
+        if cell.torch.compile {
+            let note = "the plan is of eager mode: torch.compile, which the cell asks for, is not modelled";
+            prediction.notes.push(note.to_owned());
+        }
         prediction.notes.extend(planned.rank().map(|rank| {
             format!(
                 "rank {rank} of ranks 0 to {} has the largest micro-batch: its memory is planned",

@@ -9,5 +9,7 @@ pub mod schema;
 pub mod store;
 
 pub use event::{Event, StepEvent};
-pub use provenance::{Found, Machine, Provenance, WorkerMachine};
-pub use record::{EmptyCache, Forgetting, LeftOut, Measured, Oom, Profile, Record, Retried, Status, Step, sample};
+pub use provenance::{Found, FoundGpu, Machine, Provenance, WorkerMachine};
+pub use record::{
+    EmptyCache, Forgetting, LeftOut, Measured, Oom, Profile, RankPeaks, Record, Retried, Status, Step, sample,
+};

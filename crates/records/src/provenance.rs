@@ -93,6 +93,35 @@ pub struct WorkerMachine {
     pub allocators: Vec<String>,
     /// True if the worker's build has CUDA.
     pub cuda: bool,
+    /// Releases of what its engine is made of, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub releases: BTreeMap<String, String>,
+    /// The GPUs that it can use, if it looks for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<FoundGpu>,
+    /// Memory that the system could give; absent if the worker does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available_bytes: Option<u64>,
+    /// Why its engine cannot be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub import_error: Option<String>,
+}
+
+impl WorkerMachine {
+    /// Memory that the system could give, or has, if the worker does not say.
+    pub fn free_bytes(&self) -> Option<u64> {
+        self.available_bytes.or(self.machine.memory_bytes)
+    }
+}
+
+/// A GPU that a worker can use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FoundGpu {
+    /// The driver's name of it.
+    pub name: String,
+    /// Its memory.
+    pub memory_bytes: u64,
 }
 
 /// The machine of an attempt.

@@ -247,6 +247,9 @@ pub struct Measured {
     /// offloaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_wait_seconds_mean: Option<f64>,
+    /// The peaks of each process of several, in the order of their ranks. The other figures are of the one with the highest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankPeaks>,
     /// Phase in which the peak was reached.
     pub allocated_peak_phase: Option<String>,
     /// Module that was computed at the peak, in the words of plans: `layers.0.mlp`, `lm_head`, `optimizer`.
@@ -273,6 +276,21 @@ pub struct Measured {
     pub page_faults: Option<u64>,
     /// Median over the timed steps; the first step maps the pages that the others use again.
     pub page_faults_per_step_median: Option<f64>,
+}
+
+/// The peaks of one of several processes that train together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RankPeaks {
+    /// The most live tensor bytes at any instant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocated_peak_bytes: Option<u64>,
+    /// The most memory that the allocator held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_peak_bytes: Option<u64>,
+    /// The highest resident set, or what the driver counts of a GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_peak_bytes: Option<u64>,
 }
 
 /// What training made of the loss on other data. It is measured as `loss_eval`.

@@ -190,7 +190,7 @@ mod tests {
             schema.to_string()
         });
         let hash = base::text::hex(&Sha256::digest(schemas.concat()));
-        assert_eq!((VERSION, &hash[..16]), (1, "2720905580367fec"));
+        assert_eq!((VERSION, &hash[..16]), (1, "b194d75cda8c80be"));
     }
 
     #[test]
@@ -220,6 +220,10 @@ mod tests {
             }),
         );
         let offered = WorkerMachine {
+            releases: [].into(),
+            gpus: Vec::new(),
+            available_bytes: None,
+            import_error: None,
             protocol: VERSION,
             machine,
             engine: "another".into(),

@@ -291,9 +291,10 @@ fn machines(cells: &[Entry]) -> Vec<MachineRow> {
     machines
 }
 
-const PROVENANCE: [&str; 6] = [
+const PROVENANCE: [&str; 7] = [
     "expctl_version",
     "git_commit",
+    "releases",
     "device",
     "instruction_set",
     "threads",

@@ -2,7 +2,7 @@
 
 use cell::{Cell, Deciding};
 use indexmap::IndexMap;
-use options::Stack;
+use options::{Engine, Stack};
 use polars_core::prelude::{AnyValue, DataFrame, PolarsError};
 use results::columns::PLANNED;
 use results::datum::Datum;
@@ -58,6 +58,12 @@ impl Entry {
             Some("torch") => Stack::Torch,
             _ => Stack::Candle,
         }
+    }
+
+    /// What runs the cell; `None` if it is planned alone.
+    pub fn engine(&self) -> Option<Engine> {
+        let named = self.text("engine").and_then(Engine::named);
+        named.or(self.stack().default_engine())
     }
 
     /// True if the cell has a record: it ran, however it ended.

@@ -9,6 +9,7 @@ use results::columns::{Kind, PREDICTED, outcomes, predictions};
 use results::setting;
 use serde::Serialize;
 
+use super::claims::Basis;
 use super::entry::Entry;
 use super::front::{Fronts, Place, front};
 
@@ -104,6 +105,11 @@ impl Group {
     /// The stack of its cells.
     pub(crate) fn stack(&self) -> Stack {
         self.cells[0].stack()
+    }
+
+    /// What its figures rest on. `is_plan` is true in a report of predictions alone.
+    pub(crate) fn basis(&self, is_plan: bool) -> Basis {
+        Basis::of(self.stack(), self.cells[0].engine(), is_plan)
     }
 
     /// The file that training leaves: the adapter's, or the checkpoint of a model that is trained itself.

@@ -1,6 +1,5 @@
 //! Made-up figures, over which the expressions of a spec are tried.
 
-use options::Stack;
 use results::columns::PREDICTED;
 use results::datum::Datum;
 use results::frame;
@@ -38,13 +37,13 @@ pub(crate) fn rounds(study: &Study) -> Result<impl Iterator<Item = Vec<Group>>, 
 /// A row with positive numbers that differ by row and by column: the figures that its stack has.
 fn made_up(row: &Entry, (measured, predicted): (&[String], &[String]), index: usize) -> Entry {
     let mut row = row.clone();
-    let is_torch = row.stack() == Stack::Torch;
-    row.set("status", if is_torch { "planned" } else { "ok" }.into());
-    if is_torch {
+    let is_planned = row.engine().is_none();
+    row.set("status", if is_planned { "planned" } else { "ok" }.into());
+    if is_planned {
         let fits = index.is_multiple_of(2);
         row.set("predicted_verdict", if fits { "fits" } else { "oversize" }.into());
     }
-    let (columns, prefix) = if is_torch {
+    let (columns, prefix) = if is_planned {
         (predicted, PREDICTED)
     } else {
         (measured, "")

@@ -1,6 +1,5 @@
 //! The cells of each stack, for templates that show them apart.
 
-use options::Stack;
 use serde::Serialize;
 
 use super::axes::{self, Setting};
@@ -9,7 +8,7 @@ use super::entry::Entry;
 use super::group::Group;
 use super::memory_unit::memory_unit;
 
-/// The cells of one stack.
+/// The cells of one stack, measured or planned.
 #[derive(Debug, Serialize)]
 pub(crate) struct StackCells {
     /// The stack and the origin of its figures.
@@ -29,16 +28,20 @@ pub(crate) struct StackCells {
     pub groups: Vec<Group>,
 }
 
-/// The stacks that the study has cells of, PyTorch's first. `is_plan` is true in a report of predictions alone.
+/// The stacks that the study has cells of, PyTorch's first, and what is measured before what is planned. `is_plan` is true in a report of predictions alone.
 pub(crate) fn stacks(cells: &[Entry], groups: &[Group], study_axes: &[String], is_plan: bool) -> Vec<StackCells> {
-    let of = |stack: Stack| {
-        let cells: Vec<Entry> = cells.iter().filter(|cell| cell.stack() == stack).cloned().collect();
-        let groups: Vec<Group> = groups.iter().filter(|group| group.stack() == stack).cloned().collect();
+    let of = |basis: Basis| {
+        let basis_of = |cell: &Entry| Basis::of(cell.stack(), cell.engine(), is_plan);
+        let cells: Vec<Entry> = cells.iter().filter(|cell| basis_of(cell) == basis).cloned().collect();
+        let groups: Vec<Group> = groups
+            .iter()
+            .filter(|group| group.basis(is_plan) == basis)
+            .cloned()
+            .collect();
         let baseline = groups.iter().find(|group| group.baseline).or(groups.first())?.clone();
         let mut axes = axes::axes(&cells, study_axes);
         // An axis of the study may have one value on a stack.
         axes.retain(|axis| axes::varies(&cells, axis));
-        let basis = Basis::of(stack, is_plan);
         Some(StackCells {
             basis,
             on: basis.name(),
@@ -49,5 +52,5 @@ pub(crate) fn stacks(cells: &[Entry], groups: &[Group], study_axes: &[String], i
             groups,
         })
     };
-    [Stack::Torch, Stack::Candle].into_iter().filter_map(of).collect()
+    Basis::OF_CELLS.into_iter().filter_map(of).collect()
 }

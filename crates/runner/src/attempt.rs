@@ -16,13 +16,14 @@ use spec::Study;
 
 use super::error::RunError;
 use super::events::Events;
+use super::options::Options;
 use super::outcome::{self, Attempt};
 use super::progress::Progress;
 use super::protocol::{oom_file, snapshots_file};
 use super::provenance::{provenance, snapshots};
 use super::schedule::previous_record;
 use super::task::Task;
-use super::worker::{Launch, Worker};
+use super::worker::Launch;
 
 /// Records why a cell is not trained.
 pub(super) fn leave_out(
@@ -59,7 +60,7 @@ pub(super) fn leave_out(
 /// What all attempts of a run share.
 pub(super) struct Attempts<'a> {
     pub(super) study: &'a Study,
-    pub(super) worker: &'a Worker,
+    pub(super) options: &'a Options,
     pub(super) events: &'a mut Events,
     pub(super) progress: &'a mut dyn Progress,
 }
@@ -116,11 +117,14 @@ impl Attempts<'_> {
             trial,
         };
         let progress = &mut self.progress;
-        let exit = self
-            .worker
+        let worker = self.options.worker(cell);
+        let exit = worker
             .run(&launch, self.events, &mut |event| progress.event(task, event))
             .map_err(|source| failed("its process cannot be started", source))?;
         let record = outcome::conclude(attempt, &exit)?;
+        if let Some(python) = &self.options.python {
+            let _ = fs::remove_dir_all(python.inputs().join(dir.id()));
+        }
         let _ = fs::remove_file(oom_file(dir));
         if record.is_some() {
             let _ = fs::remove_file(previous_record(dir));

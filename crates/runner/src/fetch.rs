@@ -186,14 +186,15 @@ fn requests(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> BTreeMap<HubN
 fn wanted(cell: &Cell) -> Wanted {
     Wanted {
         tokenizer: !matches!(cell.data, Data::Synthetic(_)),
-        weights: cell.stack == Stack::Candle && cell.weights() == Weights::Pretrained,
+        weights: cell.engine().is_some() && cell.weights() == Weights::Pretrained,
     }
 }
 
 /// True if a preset describes the model for PyTorch's stack, which needs no more.
 fn is_described(cell: &Cell) -> bool {
     let is_plain = !cell.model.contains("://");
-    cell.stack == Stack::Torch && is_plain && Preset::of_hub_name(&cell.model).is_some()
+    let needs_weights = cell.engine().is_some() && cell.weights() == Weights::Pretrained;
+    cell.stack == Stack::Torch && !needs_weights && is_plain && Preset::of_hub_name(&cell.model).is_some()
 }
 
 /// True unless something on the disk has this name.

@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 
+use cell::{Cell, Engine};
 use options::InstructionSet;
 use records::WorkerMachine;
+use records::prediction::Prediction;
 
+use super::python::Python;
 use super::worker::Worker;
 
 /// The options of a run. None of them changes a cell.
@@ -20,11 +23,42 @@ pub struct Options {
     pub skip_oversize: bool,
     /// The program that trains the cells.
     pub worker: Worker,
+    /// Python, for the cells of that engine; `None` if none of them is due.
+    pub python: Option<Python>,
     /// What the worker said of its machine; `None` if it was not asked, as when nothing is due.
     pub machine: Option<WorkerMachine>,
 }
 
 impl Options {
+    /// The worker of a cell.
+    pub(super) fn worker(&self, cell: &Cell) -> Worker {
+        match &self.python {
+            Some(python) if cell.engine() == Some(Engine::Python) => python.worker(cell),
+            _ => self.worker.clone(),
+        }
+    }
+
+    /// A cell as it is planned: that of Python with the releases and the GPU that are there.
+    pub(super) fn planned(&self, cell: &Cell) -> Cell {
+        match &self.python {
+            Some(python) if cell.engine() == Some(Engine::Python) => python.planned(cell),
+            _ => cell.clone(),
+        }
+    }
+
+    /// A prediction without the figures that its cell's machine does not have.
+    pub(super) fn as_run(&self, cell: &Cell, predicted: Prediction) -> Prediction {
+        match &self.python {
+            Some(python) if cell.engine() == Some(Engine::Python) => python.as_run(cell, predicted),
+            _ => predicted,
+        }
+    }
+
+    /// Why a cell of Python would not fit its device.
+    pub(super) fn past_python(&self, cell: &Cell, predicted: &Prediction) -> Option<String> {
+        self.python.as_ref()?.oversize(cell, predicted)
+    }
+
     /// How the study is planned: for the worker's machine.
     pub fn planning(&self) -> plan::Options {
         let auto = self

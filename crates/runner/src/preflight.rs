@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use arch::ModelConfig;
 use base::text::{Mistake, to_flow_yaml};
-use cell::{Cell, Device, Stack};
+use cell::{Cell, Device, Engine, Stack};
 use data::{DataError, KeyError};
 use hub::{HubError, Roots};
 use model::{ModelError, Source};
@@ -50,8 +50,11 @@ pub(super) enum Reason {
     Blocks(Mistake),
     #[error("{0}")]
     Positions(String),
+    #[error("{0}")]
+    Python(String),
     #[error(
-        "cells of this stack are planned and not run, and there are no others; `expctl plan {spec}` says what they take"
+        "cells of this stack are planned and not run, and there are no others; `expctl plan {spec}` says what they take, and \
+         `--engine python` runs them with a Python that has PyTorch"
     )]
     Stack { spec: String },
 }
@@ -96,7 +99,7 @@ impl PreflightError {
 /// The first value that is missing, damaged, or not for the worker's build or machine.
 pub fn preflight(
     study: &Study,
-    machine: &WorkerMachine,
+    machine: Option<&WorkerMachine>,
     is_due: impl Fn(&StudyCell) -> bool,
 ) -> Result<Vec<String>, PreflightError> {
     let roots = study.roots();
@@ -145,22 +148,24 @@ pub fn preflight(
             let value = to_flow_yaml(&cell.value("gradient_checkpointing"));
             return Err(fail("gradient_checkpointing", &value, Reason::Blocks(mistake)));
         }
+        // Python says for itself what its machine has.
+        let ours = machine.filter(|_| cell.engine() == Some(Engine::Candle));
         let allocator = cell.backend().name();
-        if !machine.allocators.iter().any(|name| name == allocator) {
+        if let Some(machine) = ours.filter(|machine| !machine.allocators.iter().any(|name| name == allocator)) {
             let offered = machine.allocators.join(", ");
             return Err(fail("allocator.backend", &allocator, Reason::Backend { offered }));
         }
-        if let Some(reason) = lacks(cell, machine) {
+        if let Some(reason) = ours.and_then(|machine| lacks(cell, machine)) {
             return Err(fail("instruction_set", &cell.instruction_set.name(), reason));
         }
         let data = cell.value("data").to_string();
-        if seen.insert((cell.model.as_str(), data, config.labels(), cell.device.as_str())) {
+        if seen.insert((cell.model.as_str(), data, config.labels(), cell.device_name())) {
             let checked = data::check(&cell.data_options(), config, &roots);
             checked.map_err(|KeyError { key, value, error }| fail(key, &value, (*error).into()))?;
             let device = cell.device().unwrap_or(Device::Cpu);
             device
-                .check(machine.cuda)
-                .map_err(|error| fail("device", &cell.device, error.into()))?;
+                .check(ours.is_none_or(|machine| machine.cuda))
+                .map_err(|error| fail("device", &cell.device_name(), error.into()))?;
         }
     }
     Ok(remarks.into_iter().collect())
@@ -189,6 +194,9 @@ pub fn trainable(study: &Study) -> Result<(), PreflightError> {
 /// The shape of a cell's model. Its files are looked at, unless only its description was fetched.
 fn open_model(cell: &Cell, roots: &Roots) -> Result<ModelConfig, ModelError> {
     let options = cell.model_options();
+    if cell.engine() == Some(Engine::Python) {
+        return Ok(arch::open(&options, Stack::Torch, roots)?);
+    }
     match roots.model(&cell.model) {
         Some(snapshot) if !snapshot.is_complete => Ok(arch::open(&options, Stack::Candle, roots)?),
         _ => Ok(Source::open(&options, roots)?.config().clone()),
@@ -209,6 +217,7 @@ fn lacks(cell: &Cell, machine: &WorkerMachine) -> Option<Reason> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::error::Error as _;
     use std::fs;
     use std::path::Path;
@@ -233,6 +242,10 @@ mod tests {
             auto_instruction_set: "avx512".into(),
             allocators: vec!["system".into(), "retain".into(), "mimalloc".into()],
             cuda: false,
+            releases: BTreeMap::new(),
+            gpus: Vec::new(),
+            available_bytes: None,
+            import_error: None,
         }
     }
 
@@ -242,7 +255,7 @@ mod tests {
         let text = format!("name: x\ndefaults: {{{defaults}}}\n{sweep}\n");
         let study = spec::parse(&folder.join("x.yaml"), &text, &Overrides::default()).unwrap();
         let describe = |error: PreflightError| format!("{error}: {}", error.source().unwrap());
-        let checked = trainable(&study).and_then(|()| preflight(&study, &machine(), |_| true));
+        let checked = trainable(&study).and_then(|()| preflight(&study, Some(&machine()), |_| true));
         let message = checked.map_or_else(describe, |_| String::new());
         let message = message.replace(&format!("{}/", folder.display()), "");
         match message.split_once(" (cell ") {
@@ -311,7 +324,7 @@ mod tests {
             allocators: vec!["mimalloc".into()],
             ..machine()
         };
-        let error = preflight(&study, &machine, |_| true).unwrap_err();
+        let error = preflight(&study, Some(&machine), |_| true).unwrap_err();
         assert!(
             error
                 .source()

@@ -44,6 +44,34 @@ pub struct Arguments {
     pub trial: bool,
 }
 
+/// The hidden command that writes what a worker of another engine trains on.
+pub const INPUTS_COMMAND: &str = "inputs";
+
+/// Write the inputs of the cell of a folder, and print where they are
+#[derive(Debug, clap::Args)]
+pub struct InputsArguments {
+    /// The folder of the cell
+    pub dir: PathBuf,
+    /// Where the cell's relative input paths start
+    #[arg(long, default_value = ".")]
+    pub base_dir: PathBuf,
+    /// The folder for what this cell alone needs
+    #[arg(long)]
+    pub own: PathBuf,
+    /// The folder for weights that cells share
+    #[arg(long)]
+    pub shared: PathBuf,
+    /// Die with this process, which is the parent
+    #[arg(long)]
+    pub parent: i32,
+    /// SHA-256 of the file that the adapter's keys came from, for the record
+    #[arg(long, value_name = "HASH")]
+    pub adapter_config_sha256: Option<String>,
+    /// Write the largest steps alone
+    #[arg(long)]
+    pub trial: bool,
+}
+
 impl Arguments {
     /// The worker's command line, after the program.
     pub(super) fn to_command_line(&self) -> Vec<OsString> {

@@ -37,7 +37,7 @@ pub fn provenance(
         git_commit: git_commit().map(Into::into),
         engine: None,
         releases: BTreeMap::new(),
-        device: cell.device.clone(),
+        device: cell.device_name().to_owned(),
         instruction_set: None,
         threads: None,
         machine: None,

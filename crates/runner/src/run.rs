@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use base::text::format;
 use base::whole_file;
-use plan::{Planner, advice};
+use cell::Engine;
+use plan::{PlanError, Planner, advice};
 use rayon::prelude::*;
-use records::prediction::Verdict;
+use records::prediction::{Prediction, Verdict};
 use records::store::{
     StudyDir, check_files, make_room, read_prediction, read_record, write_cell_yaml, write_own, write_prediction,
     write_record,
@@ -25,6 +26,7 @@ use super::lock::FolderLock;
 use super::options::Options;
 use super::predicted;
 use super::progress::Progress;
+use super::python::Python;
 use super::samples::Apart;
 use super::schedule::{Schedule, is_kept, schedule, task_of};
 use super::status::{is_failure, is_lost};
@@ -47,6 +49,7 @@ pub fn run(study: &mut Study, options: &Options, progress: &mut dyn Progress) ->
     fs::create_dir_all(dir.path().join("cells")).map_err(folder)?;
     let _lock = FolderLock::acquire(dir.path(), &dir.lock())?;
     whole_file::remove_left_over(dir.path());
+    let _inputs = options.python.as_ref().map(Python::make_room);
     refuse_another(study, &dir)?;
     let mut events = Events::open()?;
     let apart = Apart::new(study.roots(), study.limits.timeout).map_err(RunError::Program)?;
@@ -67,7 +70,7 @@ pub fn run(study: &mut Study, options: &Options, progress: &mut dyn Progress) ->
         let cell_dir = dir.cell(&study_cell.id);
         write_cell_yaml(&cell_dir, &study_cell.cell.to_yaml())?;
         if read_prediction(&cell_dir).is_err() {
-            match advice::predict(&planner, &study_cell.cell, &study.fit) {
+            match prediction(study, study_cell, &planner, options) {
                 Ok(prediction) => write_prediction(&cell_dir, &prediction)?,
                 // Without its model there is none.
                 Err(_) => make_room(&cell_dir.prediction()).map_err(folder)?,
@@ -75,7 +78,7 @@ pub fn run(study: &mut Study, options: &Options, progress: &mut dyn Progress) ->
         }
     }
     let unplanned = predicted::plan(study, &planner, &dir, &unresolved)?;
-    predict(study, &planner, &mut tasks);
+    predict(study, &planner, options, &mut tasks);
     let _queued = events.queue_signals();
     progress.started(&overview);
     for note in notes {
@@ -166,7 +169,7 @@ impl Run<'_> {
         let mut retried = Vec::new();
         let mut attempts = Attempts {
             study: self.study,
-            worker: &self.options.worker,
+            options: self.options,
             events: &mut self.events,
             progress,
         };
@@ -211,6 +214,9 @@ impl Run<'_> {
                 smaller.id
             ));
         }
+        if study_cell.cell.engine() == Some(Engine::Python) {
+            return self.options.past_python(&study_cell.cell, task.prediction.as_ref()?);
+        }
         oversize(task, self.options.machine_bytes()).filter(|_| self.options.skip_oversize || study_cell.is_fallback())
     }
 
@@ -226,7 +232,7 @@ impl Run<'_> {
             let Some(record) = known else {
                 let mut task = task_of(self.study, &self.dir, next);
                 let cell = &self.study.cells[next].cell;
-                task.prediction = self.planner.predict(cell).ok();
+                task.prediction = self.planner.predict(&self.options.planned(cell)).ok();
                 self.tasks.push_front(task);
                 return Ok(());
             };
@@ -264,10 +270,21 @@ fn write_study(study: &Study, dir: &StudyDir) -> Result<(), RunError> {
 }
 
 /// Predicts the memory of each cell. Training shows the others.
-fn predict(study: &Study, planner: &Planner, tasks: &mut [Task]) {
+fn predict(study: &Study, planner: &Planner, options: &Options, tasks: &mut [Task]) {
     tasks.par_iter_mut().for_each(|task| {
-        task.prediction = advice::predict(planner, &study.cells[task.index].cell, &study.fit).ok();
+        task.prediction = prediction(study, &study.cells[task.index], planner, options).ok();
     });
+}
+
+fn prediction(
+    study: &Study,
+    study_cell: &StudyCell,
+    planner: &Planner,
+    options: &Options,
+) -> Result<Prediction, PlanError> {
+    let cell = options.planned(&study_cell.cell);
+    let predicted = advice::predict(planner, &cell, &study.fit)?;
+    Ok(options.as_run(&study_cell.cell, predicted))
 }
 
 /// The reason why a cell will not fit into its budget and into the machine; `None` if it fits.

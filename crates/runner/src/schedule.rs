@@ -190,7 +190,7 @@ fn attempts(dir: &CellDir, record: Option<Record>) -> u32 {
 
 /// A remark on kept results of other versions.
 fn other_versions(kept: &[Cached]) -> Option<String> {
-    let own = Engine::Expctl.name();
+    let own = Engine::Candle.name_in_records();
     let version = |version: &str, commit: Option<&str>| match commit {
         Some(commit) => format!("{own} {version} ({commit})"),
         None => format!("{own} {version}"),

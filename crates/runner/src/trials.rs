@@ -53,7 +53,7 @@ pub(super) fn resolve(
         progress.note(&format!("one real step with batch_size {}", cell.batch_size));
         let mut attempts = Attempts {
             study: &about,
-            worker: &options.worker,
+            options,
             events,
             progress,
         };

@@ -1,5 +1,6 @@
 //! The program that trains cells: how it is asked about its machine, started, heard, stopped in time, and how it ends.
 
+use std::ffi::OsString;
 use std::ffi::c_int;
 use std::fmt;
 use std::fs::{self, File};
@@ -119,6 +120,9 @@ pub(super) enum Stopped {
 #[derive(Debug, Clone)]
 pub struct Worker {
     program: PathBuf,
+    /// Words before the command.
+    arguments: Vec<OsString>,
+    environment: Vec<(&'static str, OsString)>,
     is_own: bool,
 }
 
@@ -134,6 +138,8 @@ impl Worker {
                 true => program.to_path_buf(),
                 false => std::env::current_exe()?,
             },
+            arguments: Vec::new(),
+            environment: Vec::new(),
             is_own: true,
         })
     }
@@ -142,6 +148,19 @@ impl Worker {
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            is_own: false,
+        }
+    }
+
+    /// A program with arguments of its own, the first word of `line`, and variables in its environment.
+    pub(super) fn with_arguments(line: Vec<OsString>, environment: Vec<(&'static str, OsString)>) -> Self {
+        let mut words = line.into_iter();
+        Self {
+            program: words.next().unwrap_or_default().into(),
+            arguments: words.collect(),
+            environment,
             is_own: false,
         }
     }
@@ -177,6 +196,8 @@ impl Worker {
             // Not the path of the running program, which says nothing.
             command.arg0("expctl");
         }
+        let environment = self.environment.iter().map(|(name, value)| (*name, value));
+        command.args(&self.arguments).envs(environment);
         command
     }
 

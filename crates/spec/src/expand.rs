@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 
 use base::text::counted;
-use cell::Cell;
+use cell::{Cell, Engine};
 use idle::IdleDefaults;
 use indexmap::IndexMap;
 use serde_json::{Map, Value as Json};
@@ -31,7 +31,7 @@ use crate::typed;
 const MOST_CELLS: u64 = 100_000;
 
 /// Keys that decide which values the others may have.
-const DECIDING: [&str; 2] = ["stack", "task"];
+const DECIDING: [&str; 3] = ["stack", "engine", "task"];
 
 /// The cells of a sweep.
 pub(crate) struct Expansion {
@@ -287,6 +287,7 @@ impl<'s> Expander<'s> {
         for assignment in self.assignments(origin) {
             assignment.apply(&mut tree);
         }
+        follow_engine(&mut tree);
         let leaves_adapter_out = self.leaves_adapter_out(&tree);
         let expanded = self.configs.expand(&mut tree, leaves_adapter_out);
         let in_config = match expanded {
@@ -394,6 +395,18 @@ impl<'s> Expander<'s> {
                 assignments
             }
         }
+    }
+}
+
+/// Sets the stack of a combination that names its engine alone.
+fn follow_engine(tree: &mut Node) {
+    let Some(node) = tree.get(&["engine"]).filter(|_| tree.get(&["stack"]).is_none()) else {
+        return;
+    };
+    let place = node.place;
+    if let Some(engine) = node.text().and_then(Engine::named) {
+        let stack = Node::of_json(&engine.stack().name().into(), place);
+        tree.set(&["stack".to_owned()], place, stack);
     }
 }
 

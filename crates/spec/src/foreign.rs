@@ -172,7 +172,8 @@ const FOREIGN: [(&str, &str); 123] = [
     ),
     (
         "torch_compile",
-        "leave it out: our trainer's kernels are compiled with the program, and plans of PyTorch's stack are of eager mode",
+        "with `engine: python` write `torch: {compile: ...}`; our trainer's kernels are compiled with the program, and plans of \
+         PyTorch's stack are of eager mode",
     ),
     ("tf32", "leave it out: products of float32 are computed in float32"),
     ("per_device_eval_batch_size", EVALUATED_ONCE),

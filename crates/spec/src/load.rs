@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::whole_file::folder_of;
-use cell::keys;
+use cell::{Engine, keys};
 use options::Offload;
 use yaml::Budget;
 use yaml::diagnostic::{Diagnostic, Mistakes};
@@ -148,9 +148,11 @@ fn resolve(
     study.published = figures::read_values(study.published, folder, &selector, mistakes, &mut notes);
     study.claims = entries::pick(study.claims, claims, &selector, mistakes, &mut notes);
     let Expansion { cells, axes, .. } = expansion?;
-    if study.record.timeline && cells.iter().any(|cell| cell.cell.device != "cpu") {
+    let has_timeline =
+        |cell: &StudyCell| cell.cell.engine() != Some(Engine::Python) && cell.cell.device_name() == "cpu";
+    if study.record.timeline && !cells.iter().all(has_timeline) {
         let place = tree.get(&["record", "timeline"]).map_or(tree.place, |node| node.place);
-        let message = "record.timeline: a timeline is recorded on the cpu only so far";
+        let message = "record.timeline: a timeline is recorded by our trainer on the cpu only so far";
         mistakes.add(Diagnostic::new(message).at(place));
     }
     if study.record.model.is_some()

@@ -105,6 +105,7 @@ mod tests {
             "requires.path",
             "requires.command",
             "repeats",
+            "python",
             "limits",
             "limits.timeout",
             "limits.retries",

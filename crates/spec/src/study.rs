@@ -62,6 +62,10 @@ pub struct Study {
     #[serde(default = "one", deserialize_with = "repeats")]
     #[schemars(with = "Option<usize>", range(min = 1))]
     pub repeats: usize,
+    /// The Python of `engine: python`: an interpreter, relative to the spec's file, or `uv`, which runs one with the releases that
+    /// the cells' `torch` keys name. Default: that of an active virtual environment, `.venv` beside the spec, or python3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub python: Option<String>,
     /// Limits that end a cell.
     #[serde(default)]
     #[schemars(with = "Option<Limits>")]

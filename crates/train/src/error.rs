@@ -1,5 +1,8 @@
 //! Reasons why training ends early.
 
+use std::io;
+use std::path::PathBuf;
+
 use data::DataError;
 use model::{LoadError, ModelError, SaveError};
 use options::NoCuda;
@@ -65,6 +68,14 @@ pub enum TrainError {
     /// The model cannot be written.
     #[error(transparent)]
     Save(#[from] SaveError),
+    /// The inputs of another engine cannot be written.
+    #[error("cannot write {path}: {source}", path = path.display())]
+    Inputs {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// candle reports an error.
     #[error(transparent)]
     Compute(#[from] candle_core::Error),

@@ -6,6 +6,7 @@ mod device;
 mod dry_run;
 mod error;
 mod host_weights;
+mod inputs;
 mod loss_scaler;
 mod memory_meter;
 mod profile;
@@ -20,6 +21,7 @@ mod trial;
 
 pub use dry_run::{DryRun, adapter_file_bytes, dry_run};
 pub use error::TrainError;
+pub use inputs::{Inputs, Places, write_inputs};
 pub use run::{Outputs, Trained, run};
 pub use trainer::{Evaluation, StepOutcome, Trainer};
 pub use trial::trial;

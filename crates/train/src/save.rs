@@ -36,6 +36,39 @@ pub(super) fn adapter(options: &ModelOptions, trainer: &mut Trainer, dir: &Path)
     Ok(Some(peft::write(dir, &config, &tensors)?))
 }
 
+/// Writes an adapter that has not been trained into `dir`. Returns the names, in the file, of the tensors that have their start:
+/// those that follow from the model's weights have none.
+pub(super) fn start(options: &ModelOptions, trainer: &mut Trainer, dir: &Path) -> Result<Vec<String>, TrainError> {
+    let Some(adapter) = &options.adapter else {
+        return Ok(Vec::new());
+    };
+    let (mut tensors, mut starts) = (Vec::new(), Vec::new());
+    let params = trainer.saved();
+    for (param, name) in params.iter().zip(saved_names(&params)) {
+        let follows_weight = name.ends_with(options::methods::MAGNITUDE) || adapter.changes_weight();
+        let is_known = param.is_adapter() && !follows_weight;
+        starts.extend(is_known.then(|| peft::file_name(&name)));
+        tensors.push(AdapterTensor {
+            name,
+            shape: param.value.dims().to_vec(),
+            values: match is_known {
+                true => param.value.to_vec_f32()?,
+                false => vec![0.0; param.value.len()],
+            },
+        });
+    }
+    for (name, factor) in trainer.saved_factors() {
+        starts.push(peft::file_name(name));
+        tensors.push(AdapterTensor {
+            name: name.into(),
+            shape: factor.dims().to_vec(),
+            values: factor.to_vec_f32()?,
+        });
+    }
+    peft::write(dir, &peft::Config::new(options.task, &options.name, adapter), &tensors)?;
+    Ok(starts)
+}
+
 /// The names that PEFT saves tensors by. The bias of a layer with an adapter belongs to the layer within.
 pub(super) fn saved_names(params: &[&mut Param]) -> Vec<String> {
     let of_adapters = params.iter().filter(|param| param.is_adapter());

@@ -67,6 +67,7 @@ pub(super) fn summarise(steps: &[Step], memory: LoopMemory, run: Surroundings) -
         reserved_peak_bytes: memory.reserved_peak,
         process_peak_bytes: memory.process_peak,
         process_peak_total_bytes: memory.process_peak_total,
+        ranks: Vec::new(),
         allocated_peak_phase: memory.peaks.as_ref().map(|peaks| peaks.phase.name().to_owned()),
         allocated_peak_module: memory
             .peaks

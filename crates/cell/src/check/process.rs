@@ -2,7 +2,7 @@
 
 use base::text::{Mistake, counted, did_you_mean, quoted};
 
-use super::super::{AllocatorBackend, Cell, Device, InstructionSetChoice, Measure, Stack};
+use super::super::{AllocatorBackend, Cell, Device, Engine, InstructionSetChoice, Measure, Stack};
 use super::found::Found;
 use super::stack::PYTORCH_VARIABLES;
 use options::invalid::{Checked, Invalid, at_least, at_most};
@@ -26,15 +26,24 @@ const BACKEND_VARIABLES: [(&str, AllocatorBackend); 3] = [
 
 impl Cell {
     pub(super) fn check_process(&self, found: &mut Found) {
-        if self.device().is_none() {
-            let message = format!(
-                "{} is not a device; a device is `cpu` or `cuda:N`",
-                quoted(&self.device)
-            );
-            let help = matches!(self.device.as_str(), "cuda" | "gpu").then(|| did_you_mean("cuda:0"));
+        let name = self.device_name();
+        let is_found_out = name == Device::AUTO && self.engine() == Some(Engine::Python);
+        if self.device().is_none() && !is_found_out {
+            let message = format!("{} is not a device; a device is `cpu` or `cuda:N`", quoted(name));
+            let help = match name {
+                Device::AUTO => Some("our trainer finds no GPU by itself; write `cuda:0`".to_owned()),
+                "cuda" | "gpu" => Some(did_you_mean("cuda:0")),
+                _ => None,
+            };
             found.add(Invalid::of("device", Mistake::new(message).help_if(help)));
         }
-        if self.device_memory.is_some() && self.device() != Some(Device::Cpu) {
+        let on_cpu = self.device() == Some(Device::Cpu);
+        if self.device_memory.is_some() && self.engine() == Some(Engine::Python) && on_cpu {
+            let message = "PyTorch keeps no budget of the CPU's memory";
+            let invalid = Invalid::new("device_memory", message).with("device");
+            found.add(invalid.help("leave the key out for no budget"));
+        }
+        if self.device_memory.is_some() && self.engine() == Some(Engine::Candle) && !on_cpu {
             found.add(
                 Invalid::new("device_memory", "a budget is kept on the cpu only so far")
                     .with("device")

@@ -56,14 +56,12 @@ impl Cell {
     /// The error for the key `key`, which this cell's stack does not heed.
     fn only_in_other_stack(&self, key: &str, facts: &Facts, default: &Value) -> Invalid {
         if self.stack == Stack::Torch {
-            let message = "is for our trainer, and `stack: torch` is planned and not run";
+            let message = "is for our trainer alone";
             let invalid = match facts.of_process {
                 true => Invalid::idle(key, message),
                 false => Invalid::new(key, message),
             };
             return invalid.with("stack").help(match key {
-                "device" => "leave the key out, and name the GPU with `gpu`, such as `gpu: t4`",
-                "device_memory" => "leave the key out: the budget is the memory of `gpu`, or `--budget` of a plan",
                 "offload" => {
                     "leave the key out: accelerate's `device_map` with hooks, which PyTorch's stack offloads by, is \
                          not planned"

@@ -36,7 +36,7 @@ fn the_defaults_and_the_ends_of_the_ranges_are_valid() {
         }),
         None
     );
-    assert_eq!(refused(|cell| cell.device = "cuda:12".into()), None);
+    assert_eq!(refused(|cell| cell.device = Some("cuda:12".into())), None);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn words_and_lists_are_refused_by_their_key() {
         "", "cuda", "cuda:", "cuda:x", "cuda:-1", "cuda:01", "cuda:+1", "CPU", "mps",
     ] {
         assert_eq!(
-            refused(|cell| cell.device = device.into()).as_deref(),
+            refused(|cell| cell.device = Some(device.into())).as_deref(),
             Some("device"),
             "{device}"
         );

@@ -82,6 +82,7 @@ pub fn ok(cell_id: &str) -> Record {
             reserved_peak_bytes: Some(450 << 20),
             process_peak_bytes: Some(500 << 20),
             process_peak_total_bytes: Some(520 << 20),
+            ranks: Vec::new(),
             allocated_peak_phase: Some("backward".into()),
             allocated_peak_module: Some("layers.0.mlp".into()),
             allocated_peak_by_epoch: None,

@@ -2,7 +2,6 @@
 
 use base::text::counted;
 use base::text::format::{bytes, seconds};
-use options::Stack;
 
 use super::evidence::Evidence;
 use super::naming::{category_words, listed, phase_words};
@@ -23,7 +22,7 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
     let failed = cells().filter(|(_, cell)| cell.ran() && !cell.is_ok() && !is_ruled_out_rung(cell));
     let failed: Vec<(&Group, &Entry)> = failed.collect();
     // PyTorch's cells are planned, never run.
-    let waits = |cell: &&Entry| cell.text("status").is_none() && cell.stack() == Stack::Candle;
+    let waits = |cell: &&Entry| cell.text("status").is_none() && cell.engine().is_some();
     let waiting: Vec<&Entry> = cells().map(|(_, cell)| cell).filter(waits).collect();
     let describe =
         |(group, cell): &(&Group, &Entry)| format!("{} {}{}.", evidence.name(group), reason(cell), remedy(cell));

@@ -9,26 +9,26 @@ use super::functions::ABOUT_CELLS;
 use crate::group::Group;
 
 /// The bases of a claim: a computation if its expressions read no cell, else one for each stack of its cells, PyTorch's
-/// first. A claim that the spec leaves untested has one basis, whatever its stacks. `is_plan` is true in a report of
+/// first, and for what is measured and what is planned of it. A claim that the spec leaves untested has one basis, whatever its stacks. `is_plan` is true in a report of
 /// predictions alone.
 pub(super) fn bases(claim: &BoundClaim, groups: &[Group], is_plan: bool) -> Vec<Basis> {
     if claim.claim.untested.is_none() && !reads_cells(claim) {
         return vec![Basis::COMPUTED];
     }
-    let has = |stack: &Stack| {
+    let has = |basis: &Basis| {
         groups
             .iter()
-            .any(|group| claim.is_about(group) && group.stack() == *stack)
+            .any(|group| claim.is_about(group) && group.basis(is_plan) == *basis)
     };
-    let mut stacks: Vec<Stack> = [Stack::Torch, Stack::Candle].into_iter().filter(has).collect();
-    if stacks.is_empty() {
+    let mut bases: Vec<Basis> = Basis::OF_CELLS.into_iter().filter(has).collect();
+    if bases.is_empty() {
         // Its cells have left the study, which its expressions then say.
-        stacks.push(Stack::Candle);
+        bases.push(Basis::of(Stack::Candle, Stack::Candle.default_engine(), is_plan));
     }
-    if claim.claim.untested.is_some() && stacks.len() > 1 {
+    if claim.claim.untested.is_some() && bases.len() > 1 {
         return vec![Basis::NOT_JUDGED];
     }
-    stacks.into_iter().map(|stack| Basis::of(stack, is_plan)).collect()
+    bases
 }
 
 /// True if an expression of the claim reads a cell. One with a mistake may, which its evaluation then reports.

@@ -1,6 +1,6 @@
 //! The basis of a verdict: a stack, and the origin of its figures.
 
-use options::Stack;
+use options::{Engine, Stack};
 use serde::Serialize;
 
 /// The origin of the figures that a verdict rests on.
@@ -50,15 +50,26 @@ impl Basis {
         evidence: Evidence::None,
     };
 
-    /// The basis of a stack's cells. They are measured if the stack has an engine, unless the report `is_plan`.
-    pub fn of(stack: Stack, is_plan: bool) -> Self {
-        let evidence = match stack.engine() {
-            Some(_) if !is_plan => Evidence::Measured,
-            _ => Evidence::Predicted,
-        };
+    /// The bases of cells that have figures, in the order of reports.
+    pub(crate) const OF_CELLS: [Self; 4] = [
+        Self::new(Stack::Torch, Evidence::Measured),
+        Self::new(Stack::Torch, Evidence::Predicted),
+        Self::new(Stack::Candle, Evidence::Measured),
+        Self::new(Stack::Candle, Evidence::Predicted),
+    ];
+
+    const fn new(stack: Stack, evidence: Evidence) -> Self {
         Self {
             stack: Some(stack),
             evidence,
+        }
+    }
+
+    /// The basis of a stack's cells. They are measured if they have an engine, unless the report `is_plan`.
+    pub fn of(stack: Stack, engine: Option<Engine>, is_plan: bool) -> Self {
+        match engine {
+            Some(_) if !is_plan => Self::new(stack, Evidence::Measured),
+            _ => Self::new(stack, Evidence::Predicted),
         }
     }
 
@@ -67,7 +78,8 @@ impl Basis {
         match (self.stack, self.evidence) {
             (_, Evidence::None) => "not judged",
             (None, _) | (_, Evidence::Computed) => "computed",
-            (Some(Stack::Torch), _) => "PyTorch, predicted",
+            (Some(Stack::Torch), Evidence::Predicted) => "PyTorch, predicted",
+            (Some(Stack::Torch), Evidence::Measured) => "PyTorch, measured",
             (Some(Stack::Candle), Evidence::Predicted) => "our trainer, predicted",
             (Some(Stack::Candle), Evidence::Measured) => "our trainer, measured",
         }

@@ -65,9 +65,10 @@ struct ReadLog {
 }
 
 impl Scope {
-    /// The groups of `all` that a claim is about, of the stack that it is judged on.
+    /// The groups of `all` that a claim is about, of the basis that it is judged on.
     pub(crate) fn new(all: &[Group], claim: &BoundClaim, (basis, purpose): (Basis, Purpose)) -> Self {
-        let wanted = |group: &&Group| claim.is_about(group) && Some(group.stack()) == basis.stack;
+        let is_plan = purpose == Purpose::Plan;
+        let wanted = |group: &&Group| claim.is_about(group) && group.basis(is_plan) == basis;
         let groups = all.iter().filter(wanted).cloned().collect();
         Self::of(groups, all, Some(basis), purpose)
     }
@@ -107,7 +108,7 @@ impl Scope {
 
     /// The basis of a group's figures.
     fn basis_of(&self, group: &Group) -> Basis {
-        let own = || Basis::of(group.stack(), self.purpose == Purpose::Plan);
+        let own = || group.basis(self.purpose == Purpose::Plan);
         self.basis.unwrap_or_else(own)
     }
 

@@ -24,10 +24,11 @@ pub struct ColumnDifference {
 }
 
 /// The columns that are not keys of the configuration.
-const OTHER_COLUMNS: [(&str, &str); 12] = [
+const OTHER_COLUMNS: [(&str, &str); 13] = [
     ("outcome", "status"),
     ("version", "expctl_version"),
     ("version", "git_commit"),
+    ("version", "releases"),
     ("machine", "machine_cpu"),
     ("machine", "machine_cores"),
     ("machine", "machine_memory_bytes"),

@@ -123,6 +123,11 @@ pub fn outcomes() -> Vec<Outcome> {
         outcome("environment", Text, |r| {
             Datum::flow(&serde_json::json!(r.provenance.environment))
         }),
+        outcome("releases", Text, |r| {
+            let releases = &r.provenance.releases;
+            let told = releases.iter().map(|(name, release)| format!("{name} {release}"));
+            (!releases.is_empty()).then(|| told.collect::<Vec<_>>().join(", "))
+        }),
         outcome("data_sha256", Text, |r| r.provenance.data_sha256.clone()),
         outcome("started_at", Text, |r| r.started_at.clone()),
         outcome("expctl_version", Text, |r| r.provenance.expctl_version.clone()),

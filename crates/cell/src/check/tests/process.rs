@@ -50,7 +50,7 @@ fn a_variable_is_for_the_allocator_that_reads_it() {
 
 #[test]
 fn an_instruction_set_is_the_cpus() {
-    let on = |device: &str, level| refused(|cell| (cell.device, cell.instruction_set) = (device.into(), level));
+    let on = |device: &str, level| refused(|cell| (cell.device, cell.instruction_set) = (Some(device.into()), level));
     assert_eq!(on("cpu", InstructionSetChoice::Level(InstructionSet::Amx)), None);
     assert_eq!(on("cuda:0", InstructionSetChoice::Auto), None);
     assert_eq!(
