@@ -36,6 +36,7 @@ pub(crate) fn write_inputs(arguments: &InputsArguments) -> Result<String, Worker
     let adapter_config = arguments.adapter_config_sha256.clone();
     let mut answer = json!(inputs);
     answer["cell"] = Value::Object(cell.resolved().to_map());
+    answer["cell"]["device_memory"] = json!(cell.device_memory.map(|budget| budget.0));
     answer["provenance"] = json!(provenance(&cell, &roots, adapter_config, |name| std::env::var(name).ok()));
     Ok(answer.to_string())
 }

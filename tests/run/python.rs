@@ -173,6 +173,10 @@ fn what_an_interpreter_lacks_is_said_before_anything_runs() {
             "optim=adamw_hf",
             "transformers has none of its own from 5.0 on; use `adamw`",
         ),
+        (
+            "torch.transformers_version=4.57.6",
+            "has transformers 5.24.0, and the cell names 4.57.6",
+        ),
         ("device=cuda:0", "PyTorch finds no GPU of CUDA there"),
         ("device_memory=1GiB", "keeps no budget of the CPU's memory"),
     ] {
@@ -197,7 +201,7 @@ fn uv_is_asked_for_the_releases_of_each_cell() {
         project.path("lines").display()
     );
     let script = interpreter(&project, "bin/inner", ALL, TRAINS);
-    project.write("bin/uv", format!("#!/bin/sh\n{line}exec {script} \"$@\"\n"));
+    project.write("bin/uv", format!("#!/bin/sh\n{line}{script} \"$@\"\n"));
     fs::set_permissions(project.path("bin/uv"), fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:/usr/bin:/bin", project.path("bin").display());
     let output = run(&project, &[("PATH", &path)], &[]).exits(0);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use arch::{Preset, suggestion};
-use cell::{Cell, Data, Stack, Weights};
+use cell::{Cell, Data, Weights};
 use hub::{Hub, HubError, HubName, Progress, Repository, Roots, Settings, Wanted};
 use spec::{Study, StudyCell};
 
@@ -193,8 +193,7 @@ fn wanted(cell: &Cell) -> Wanted {
 /// True if a preset describes the model for PyTorch's stack, which needs no more.
 fn is_described(cell: &Cell) -> bool {
     let is_plain = !cell.model.contains("://");
-    let needs_weights = cell.engine().is_some() && cell.weights() == Weights::Pretrained;
-    cell.stack == Stack::Torch && !needs_weights && is_plain && Preset::of_hub_name(&cell.model).is_some()
+    cell.engine().is_none() && is_plain && Preset::of_hub_name(&cell.model).is_some()
 }
 
 /// True unless something on the disk has this name.

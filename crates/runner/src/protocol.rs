@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use cell::Cell;
+use cell::{Cell, Engine};
 use memory::BACKEND_VARIABLE;
 use options::AllocatorBackend;
 use records::Event;
@@ -122,11 +122,12 @@ const HUGE_PAGES: &str = "glibc.malloc.hugetlb=1";
 /// that is taken out. How many threads one for each core makes is for the worker to say.
 pub fn variables(cell: &Cell) -> Vec<(&'static str, Option<String>)> {
     let threads = cell.threads.map(|threads| threads.to_string());
-    let mut variables = vec![
-        ("RAYON_NUM_THREADS", threads.clone()),
-        ("CANDLE_NUM_THREADS", threads),
-        (BACKEND_VARIABLE, Some(cell.backend().name().to_owned())),
-    ];
+    let mut variables = vec![("RAYON_NUM_THREADS", threads.clone()), ("CANDLE_NUM_THREADS", threads)];
+    if cell.engine() == Some(Engine::Python) {
+        // Its allocators are Python's and PyTorch's.
+        return variables;
+    }
+    variables.push((BACKEND_VARIABLE, Some(cell.backend().name().to_owned())));
     // A cell that sets or unsets the tunables decides for itself.
     if cell.backend() == AllocatorBackend::Retain && !cell.environment().contains_key(TUNABLES) {
         variables.push((TUNABLES, Some(HUGE_PAGES.to_owned())));

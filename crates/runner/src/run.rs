@@ -231,8 +231,8 @@ impl Run<'_> {
             let known = record.filter(|record| !self.options.fresh && is_kept(&self.study.cells[next], record.status));
             let Some(record) = known else {
                 let mut task = task_of(self.study, &self.dir, next);
-                let cell = &self.study.cells[next].cell;
-                task.prediction = self.planner.predict(&self.options.planned(cell)).ok();
+                let next = &self.study.cells[next];
+                task.prediction = prediction(self.study, next, &self.planner, self.options).ok();
                 self.tasks.push_front(task);
                 return Ok(());
             };

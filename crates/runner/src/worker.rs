@@ -247,6 +247,8 @@ impl Worker {
                 deadline = None;
             }
         }
+        // What the worker has started ends with it.
+        child.signal(Signal::KILL);
         let (status, peak) = child.reap()?;
         let seconds = started.elapsed().as_secs_f64();
         let until = Instant::now() + DRAIN_TIMEOUT;

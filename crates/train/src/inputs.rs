@@ -6,6 +6,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use arch::{Location, ModelConfig};
+use base::text::hex;
 use data::{DataError, EffectiveBatch, MicroBatch};
 use hub::Roots;
 use model::{ModelError, Source};
@@ -14,6 +15,7 @@ use options::{DataOptions, Dtype, ModelOptions, Stack, Task, TrainOptions, Weigh
 use records::LeftOut;
 use serde::Serialize;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
 use super::trainer::Trainer;
 use super::{TrainError, save};
@@ -167,11 +169,16 @@ fn model(options: &ModelOptions, roots: &Roots, shared: &Path) -> Result<PathBuf
 
 /// A name that differs where the weights do.
 fn weights_name(options: &ModelOptions, format: Dtype) -> String {
-    let name = options.name.replace(|char: char| !char.is_ascii_alphanumeric(), "-");
     let ModelOptions {
-        task, num_labels, seed, ..
+        name,
+        weights,
+        task,
+        num_labels,
+        seed,
+        ..
     } = options;
-    format!("{name}-{task:?}-{num_labels}-{format:?}-{seed}").to_lowercase()
+    let all = format!("{name:?} {weights:?} {task:?} {num_labels} {format:?} {seed}");
+    hex(&Sha256::digest(all)[..8])
 }
 
 /// What is trained, as it starts.

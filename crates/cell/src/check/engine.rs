@@ -1,7 +1,7 @@
 //! What the engine of a cell can run.
 
 use options::invalid::Invalid;
-use options::{Distributed, Engine, Loss, Optimizer, PackingStrategy};
+use options::{Distributed, Engine, Loss, LossScaling, Optimizer, PackingStrategy, ShardingStrategy};
 
 use super::super::{Cell, Stack};
 use super::found::Found;
@@ -22,7 +22,12 @@ impl Cell {
     /// What the worker in Python does not do, though it is planned.
     fn check_python(&self, found: &mut Found) {
         let shares = self.world_size > 1 && self.distributed == Distributed::Fsdp;
-        let is_hybrid = shares && self.fsdp_config.num_machines > 1;
+        let strategy = self.fsdp_config.sharding_strategy;
+        let is_hybrid = shares
+            && matches!(
+                strategy,
+                ShardingStrategy::HybridShard | ShardingStrategy::HybridShardZero2
+            );
         let computes = matches!(self.loss(), Loss::Full | Loss::Liger);
         let limits = [
             (
@@ -47,8 +52,13 @@ impl Cell {
             ),
             (
                 is_hybrid,
-                "fsdp_config.num_machines",
-                "the Python engine runs on one machine",
+                "fsdp_config.sharding_strategy",
+                "the Python engine runs on one machine, within which nothing is hybrid",
+            ),
+            (
+                shares && self.loss_scaling() == LossScaling::Dynamic,
+                "loss_scaling",
+                "the Python engine scales no loss under FSDP so far",
             ),
             (
                 !computes,

@@ -1,5 +1,5 @@
 """The command line that a run gives its workers, and how a cell ends (docs/worker.md)."""
-import argparse, ctypes, os, pathlib, signal, sys, time, traceback
+import argparse, ctypes, os, pathlib, signal, sys, threading, time, traceback
 
 from . import machine, ranks, record
 from .inputs import Inputs
@@ -38,7 +38,7 @@ def main():
     for text in inputs.remarks:
         say("remark", text=text)
     # PyTorch reads these as it is imported.
-    machine.set_threads(inputs.cell["threads"])
+    machine.set_threads(inputs.cell)
     ranks.start_others(inputs, given)
     from . import oom, train
 
@@ -46,6 +46,7 @@ def main():
         outcome = {"status": "ok", "measured": train.run(inputs, given)}
     except Exception as error:
         traceback.print_exc()
+        ranks.end_as_another()
         request = oom.request(error)
         if request:
             write_whole(given.folder / "oom.json", request)
@@ -72,5 +73,24 @@ def die_with(parent):
     if parent is None or not sys.platform.startswith("linux"):
         return
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
+    if parent not in ancestors():
         sys.exit("the run that started this cell has ended")
+    if os.getppid() != parent:
+        # uv stands between, and outlives the run.
+        threading.Thread(target=watch, args=[parent], daemon=True).start()
+
+
+def ancestors():
+    """The processes above this one."""
+    process, found = os.getppid(), []
+    while process > 1:
+        found.append(process)
+        # The name in brackets may hold anything.
+        process = int(pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    return found
+
+
+def watch(parent):
+    while os.path.exists(f"/proc/{parent}"):
+        time.sleep(0.5)
+    os._exit(1)

@@ -30,6 +30,10 @@ class Loop:
         for batch in batches:
             self.step(batch, 0)
             self.release()
+            # The passes once more, beside the optimizer's state.
+            for micro in batch["micro"]:
+                self.micro_batch(micro, batch["counted"], is_last=True)
+            self.release()
 
     def autocast(self):
         return torch.autocast(self.meter.device.type, dtype=self.precision) if self.precision else contextlib.nullcontext()

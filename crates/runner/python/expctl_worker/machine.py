@@ -59,10 +59,16 @@ def found():
     return {"engine": ENGINE, "releases": releases(), "threads": threads, "machine": description()}
 
 
-def set_threads(threads):
-    """Has PyTorch compute with so many threads; with one for each core if the cell does not say."""
+def threads_of(cell):
+    """The cell's threads; the ranks of several share the cores if it does not say."""
+    return cell["threads"] or max(1, cores() // cell["world_size"])
+
+
+def set_threads(cell):
+    """Has PyTorch compute with so many threads, unless the cell's own environment says how many."""
     for name in ["OMP_NUM_THREADS", "MKL_NUM_THREADS"]:
-        os.environ[name] = str(threads or cores())
+        if name not in cell["env"]:
+            os.environ[name] = str(threads_of(cell))
 
 
 def gpus():

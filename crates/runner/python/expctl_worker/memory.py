@@ -65,11 +65,12 @@ class Meter:
         if not self.on_gpu:
             total = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             return {"process_peak_bytes": resident("VmHWM"), "process_peak_total_bytes": total}
+        self.end()
         used, holds = process_on_gpu(self.device), torch.cuda.memory_reserved()
         context = used - holds if used else None
         of_training = {phase: peak for phase, peak in self.phases.items() if phase != "load"}
         return {
-            "allocated_peak_bytes": max(step_peaks), "reserved_peak_bytes": self.reserved,
+            "allocated_peak_bytes": max([*step_peaks, self.in_step]), "reserved_peak_bytes": self.reserved,
             "process_peak_bytes": self.reserved + context if used else None,
             "process_peak_total_bytes": max(self.reserved, self.in_load) + context if used else None,
             "allocated_peak_phase": max(of_training, key=of_training.get), "allocated_peak_in_phase": dict(self.phases),

@@ -16,8 +16,6 @@ def loaded_dtype(cell):
 def quantisation(cell):
     """bitsandbytes' configuration; None for weights that are not quantised."""
     if cell["dtype"] == "int4":
-        if cell["bnb_4bit_blocksize"] != 64:
-            raise ValueError("bnb_4bit_blocksize: transformers quantises blocks of 64 weights")
         return transformers.BitsAndBytesConfig(
             load_in_4bit=True, bnb_4bit_quant_type=cell["bnb_4bit_quant_type"], bnb_4bit_compute_dtype=loaded_dtype(cell),
             bnb_4bit_use_double_quant=cell["bnb_4bit_use_double_quant"])

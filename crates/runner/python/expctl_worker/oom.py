@@ -9,6 +9,8 @@ UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 # The name of releases before 2.5
 OutOfMemory = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
 OF_GPU = re.compile(r"Tried to allocate ([\d.]+) (bytes|KiB|MiB|GiB)")
+# Of libraries that allocate for themselves, and do not say how much
+OF_LIBRARY = re.compile(r"CUDA error: out of memory|_STATUS_ALLOC_FAILED|Cuda failure 2 'out of memory'")
 OF_CPU = re.compile(r"you tried to allocate (\d+) bytes")
 
 
@@ -21,7 +23,7 @@ def request(error):
         asked = round(float(of_gpu[1]) * UNITS[of_gpu[2]])
     elif of_cpu:
         asked = int(of_cpu[1])
-    elif isinstance(error, (OutOfMemory, MemoryError)):
+    elif isinstance(error, (OutOfMemory, MemoryError)) or OF_LIBRARY.search(words):
         asked = 0
     else:
         return None

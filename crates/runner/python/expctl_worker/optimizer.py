@@ -4,14 +4,17 @@ import torch
 
 def make(model, cell):
     """The optimizer of what is trained."""
-    name, trained = cell["optim"], [parameter for parameter in model.parameters() if parameter.requires_grad]
+    # With `lora_fa: optimizer`, LoRA's A has gradients and is not stepped.
+    is_left_out = lambda name: cell["rank"] and cell["lora_fa"] == "optimizer" and "lora_A" in name
+    named = model.named_parameters()
+    name, trained = cell["optim"], [parameter for name, parameter in named if parameter.requires_grad and not is_left_out(name)]
     kind, options = kind_of(name, cell)
     if "8bit" in name and cell["torch"]["embedding_states_32bit"] is not False:
         keep_embeddings(model)
     ratio = (cell.get("lora") or {}).get("loraplus_lr_ratio") if cell["rank"] else None
-    if ratio:
+    if ratio and ratio != 1:
         from peft.optimizers import create_loraplus_optimizer
-        return create_loraplus_optimizer(model, kind, loraplus_lr_ratio=ratio, **options)
+        return create_loraplus_optimizer(model, kind, loraplus_lr_ratio=ratio, loraplus_weight_decay=cell["weight_decay"], **options)
     return kind(trained, **options)
 
 

@@ -1,6 +1,10 @@
 """Several processes that train together: this one starts the others, and one that dies ends them all."""
 import contextlib, json, os, pathlib, socket, subprocess, sys, threading, time
 
+# The other ranks, as far as this process started them.
+others = []
+
+
 def of_process():
     """The rank that another process has given this one."""
     return int(os.environ.get("EXPCTL_RANK", 0))
@@ -20,20 +24,31 @@ def start_others(inputs, given):
     line = [sys.executable, *sys.argv]
     if given.parent is not None:
         line[line.index("--parent") + 1] = str(os.getpid())
-    others = [subprocess.Popen(line, env=os.environ | {"EXPCTL_RANK": str(rank)}, stdout=sys.stderr) for rank in range(1, world_size)]
-    threading.Thread(target=watch, args=[others], daemon=True).start()
+    for rank in range(1, world_size):
+        others.append(subprocess.Popen(line, env=os.environ | {"EXPCTL_RANK": str(rank)}, stdout=sys.stderr))
+    threading.Thread(target=watch, daemon=True).start()
 
 
-def watch(others):
+def watch():
     """Ends this process with the first of the others that fails: the rest would wait for it for ever."""
-    while others:
+    while any(other.poll() is None for other in others):
         time.sleep(0.1)
-        for other in others:
-            code = other.poll()
-            if code:
-                print(f"another rank ended with exit code {code}", file=sys.stderr, flush=True)
-                os._exit(code if code > 0 else 1)
-        others = [other for other in others if other.poll() is None]
+        end_as_another(wait=0)
+
+
+def end_as_another(wait=3):
+    """Ends this process as another rank did, if one failed: what fails here then follows from it."""
+    until = time.monotonic() + wait
+    while others:
+        codes = [code for code in (other.poll() for other in others) if code]
+        if codes:
+            print(f"another rank ended with exit code {codes[0]}", file=sys.stderr, flush=True)
+            if codes[0] < 0:
+                os.kill(os.getpid(), -codes[0])
+            os._exit(codes[0])
+        if time.monotonic() > until:
+            return
+        time.sleep(0.1)
 
 
 def device_of(cell):
@@ -57,7 +72,8 @@ class Ranks:
         if self.world_size > 1:
             import torch.distributed
 
-            backend = "nccl" if device.type == "cuda" else "gloo"
+            # What is offloaded is summed on the CPU.
+            backend = "cuda:nccl,cpu:gloo" if device.type == "cuda" else "gloo"
             torch.distributed.init_process_group(backend, rank=self.rank, world_size=self.world_size)
 
     def wrap(self, model):
@@ -73,8 +89,10 @@ class Ranks:
         looks = options["ddp_find_unused_parameters"]
         if looks is None:
             # As transformers' Trainer: adapters may leave some unused, and reentrant checkpoints forbid it.
+            from .model import release
+            reentrant = options["use_reentrant"] if options["use_reentrant"] is not None else release("transformers") < (5, 0)
             checkpoints = self.cell["gradient_checkpointing"] != "none"
-            looks = not (checkpoints and (options["use_reentrant"] or not self.cell["rank"]))
+            looks = not (checkpoints and (reentrant or not self.cell["rank"]))
         more = {"bucket_cap_mb": options["ddp_bucket_cap_mb"]} if options["ddp_bucket_cap_mb"] else {}
         return torch.nn.parallel.DistributedDataParallel(
             model, device_ids=[self.device] if self.device.type == "cuda" else None, gradient_as_bucket_view=options["gradient_as_bucket_view"],
@@ -97,8 +115,10 @@ class Ranks:
         return torch.nn.utils.clip_grad_norm_(trained, most)
 
     def own(self, batches):
-        """The micro-batches of this rank: they take turns."""
-        return batches[self.rank::self.world_size]
+        """The micro-batches of this rank: they take turns. One without a last one repeats another, which counts nothing."""
+        own = batches[self.rank::self.world_size]
+        most = -(-len(batches) // self.world_size)
+        return own + [batches[-1] | {"counted": 0}] * (most - len(own))
 
     def total(self, value):
         """The sum of a tensor over all ranks."""
@@ -107,6 +127,12 @@ class Ranks:
 
             torch.distributed.all_reduce(value)
         return value
+
+    def close(self):
+        if self.world_size > 1:
+            import torch.distributed
+
+            torch.distributed.destroy_process_group()
 
     def gather(self, figures):
         """The figures of all ranks, on each."""

@@ -11,10 +11,15 @@ from .protocol import Steps
 def run(inputs, given):
     """Trains the cell. Returns the figures of its record; None of a trial."""
     cell, begun = inputs.cell, time.monotonic()
+    if given.save_model and cell["world_size"] > 1 and cell["distributed"] == "fsdp":
+        raise ValueError("record.model: the parts of a model that FSDP shares are not gathered")
     torch.manual_seed(cell["seed"])
     device = ranks.device_of(cell)
-    if device.type == "cpu":
-        torch.set_num_threads(cell["threads"] or machine.cores())
+    if device.type == "cpu" and "OMP_NUM_THREADS" not in cell["env"]:
+        torch.set_num_threads(machine.threads_of(cell))
+    if device.type == "cuda":
+        # Results of two GPUs are told apart.
+        cell["device"] = f"{cell['device']}, {torch.cuda.get_device_name(device)}"
     meter = memory.start(device, cell["device_memory"])
     processes = ranks.Ranks(cell, device)
     # FSDP brings a model to its GPUs in parts.
@@ -32,6 +37,7 @@ def run(inputs, given):
     figures = record.of_ranks(loop.ranks.gather(meter.figures(peaks)))
     loop.optimizer = None
     evaluated = between.evaluate(loop, inputs)
+    processes.close()
     if loop.ranks.rank:
         return None
     return record.measured(steps.done, figures, {

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cell::Cell;
+use cell::{Attention, Cell, Loss};
 use spec::Study;
 use torch::TODAY_SINCE;
 
@@ -64,7 +64,7 @@ impl Interpreter {
 
     /// The releases that a cell asks uv for; none of an interpreter that is there.
     pub(super) fn releases(&self, cell: &Cell) -> Vec<String> {
-        if self.program != Program::Uv {
+        if !self.pins() {
             return Vec::new();
         }
         let named = |package: &str| {
@@ -83,7 +83,20 @@ impl Interpreter {
             let release = named(package).unwrap_or_else(|| today.to_owned());
             format!("{package}=={release}")
         });
-        pinned.chain(ALWAYS.map(str::to_owned)).collect()
+        let kernels = [
+            (cell.loss() == Loss::Liger, "liger-kernel"),
+            (cell.attn_implementation == Attention::FlashAttention2, "flash-attn"),
+        ];
+        let kernels = kernels
+            .into_iter()
+            .filter_map(|(is_used, package)| is_used.then_some(package));
+        let others = ALWAYS.into_iter().chain(kernels);
+        pinned.chain(others.map(str::to_owned)).collect()
+    }
+
+    /// True if it has the releases that cells name.
+    pub(super) fn pins(&self) -> bool {
+        self.program == Program::Uv
     }
 
     /// The words that start the worker in `folder` for a cell.
@@ -105,7 +118,7 @@ impl Interpreter {
 
     /// What it may fetch for these releases, for people; `None` if it fetches nothing.
     pub(super) fn fetched(&self, releases: &[String]) -> Option<String> {
-        (self.program == Program::Uv).then(|| {
+        self.pins().then(|| {
             format!(
                 "uv fetches what it has not of {}; torch with CUDA's libraries takes about 3 GB to fetch, and 7 GB on disk",
                 releases.join(", ")

@@ -2,7 +2,9 @@
 
 use cell::{Attention, Cell, Device, Dtype, Loss, Optimizer};
 use records::WorkerMachine;
+use serde_json::Value;
 use spec::{Study, StudyCell};
+use torch::TODAY_SINCE;
 
 use super::super::preflight::{PreflightError, Reason};
 use super::interpreter::Interpreter;
@@ -58,8 +60,12 @@ pub(super) fn check(
     }
     let needs = needs(cell);
     let lacks = |need: &&Need| !machine.releases.contains_key(need.package);
-    let mut missing: Vec<&str> = needs.iter().filter(lacks).map(|need| need.package).collect();
-    missing.dedup();
+    let mut missing: Vec<&str> = Vec::new();
+    for need in needs.iter().filter(lacks) {
+        if !missing.contains(&need.package) {
+            missing.push(need.package);
+        }
+    }
     if let Some(first) = needs.iter().find(lacks) {
         let install = interpreter.install(&missing.join(" "));
         let reason = format!("{interpreter} has no {}; `{install}` installs it", missing.join(", "));
@@ -68,8 +74,25 @@ pub(super) fn check(
     if let Some(error) = &machine.import_error {
         return Err(fail("engine", format!("{interpreter} cannot import torch: {error}")));
     }
+    for (package, _) in TODAY_SINCE {
+        let key = format!("torch.{package}_version");
+        let Value::String(named) = cell.value(&key) else {
+            continue;
+        };
+        let installed = machine
+            .releases
+            .get(package)
+            .filter(|_| cell.heeds(&key) && !interpreter.pins());
+        if let Some(other) = installed.filter(|installed| !is_of(installed, &named)) {
+            let install = interpreter.install(&format!("{package}=={named}"));
+            let reason = format!(
+                "{interpreter} has {package} {other}, and the cell names {named}; `{install}`, or `--python uv`, has that"
+            );
+            return Err(fail("engine", reason));
+        }
+    }
     if let Some(Device::Cuda(index)) = cell.device()
-        && index >= machine.gpus.len()
+        && index + cell.world_size > machine.gpus.len()
     {
         let reason = match machine.gpus.len() {
             0 => "PyTorch finds no GPU of CUDA there (`nvidia-smi` shows the driver)".to_owned(),
@@ -97,6 +120,12 @@ pub(super) fn check(
         ));
     }
     Ok(())
+}
+
+/// True if what is installed is the release that a cell names. The nearest of one is any.
+fn is_of(installed: &str, named: &str) -> bool {
+    let installed = installed.split('+').next().unwrap_or(installed);
+    named.starts_with("nearest") || installed == named || installed.starts_with(&format!("{named}."))
 }
 
 /// Its releases and its GPUs, for people.

@@ -49,7 +49,8 @@ impl Python {
         match cell.device() {
             Some(Device::Cpu) => None,
             Some(Device::Cuda(index)) => gpus.get(index),
-            None => gpus.first(),
+            // As the worker chooses: the ranks have one each, or none has.
+            None => gpus.first().filter(|_| cell.world_size <= gpus.len()),
         }
     }
 
@@ -87,21 +88,29 @@ impl Python {
     pub(in super::super) fn oversize(&self, cell: &Cell, predicted: &Prediction) -> Option<String> {
         let size = |bytes: u64| format::bytes((bytes as f64).into());
         if let Some(gpu) = self.gpu(cell) {
-            let room = cell
+            let [needed, _] = predicted.possible_bytes();
+            if needed > gpu.memory_bytes {
+                let room = size(gpu.memory_bytes);
+                return Some(format!("predicted {}, past the {room} of {}", size(needed), gpu.name));
+            }
+            // The budget is the allocator's, which does not have the context of CUDA.
+            let reserved = predicted.reserved_low_bytes.or(predicted.reserved_peak_bytes)?;
+            let budget = cell
                 .device_memory
-                .map_or(gpu.memory_bytes, |budget| budget.0.min(gpu.memory_bytes));
-            let [low, _] = predicted.possible_bytes();
-            return (low > room).then(|| {
-                let (needed, name) = (size(predicted.needed_bytes), &gpu.name);
-                format!("predicted {needed}, past the {} of {name}", size(room))
-            });
+                .map(|budget| budget.0)
+                .filter(|budget| reserved > *budget)?;
+            return Some(format!(
+                "predicted {} reserved, past the budget of {}",
+                size(reserved),
+                size(budget)
+            ));
         }
         let free = self.machine(cell).and_then(WorkerMachine::free_bytes)?;
         let room = (free as f64 * CPU_SHARE) as u64;
-        let needed = predicted.allocated_peak_bytes + IMPORTED_BYTES;
+        let needed = (predicted.allocated_peak_bytes + IMPORTED_BYTES) * cell.world_size as u64;
         (needed > room).then(|| {
             format!(
-                "predicted process {}, and the CPU has {} free",
+                "predicted {} for the processes, and the CPU has {} free",
                 size(needed),
                 size(free)
             )
