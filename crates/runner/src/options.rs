@@ -32,31 +32,32 @@ pub struct Options {
 impl Options {
     /// The worker of a cell.
     pub(super) fn worker(&self, cell: &Cell) -> Worker {
-        match &self.python {
-            Some(python) if cell.engine() == Some(Engine::Python) => python.worker(cell),
-            _ => self.worker.clone(),
-        }
+        self.python_of(cell)
+            .map_or_else(|| self.worker.clone(), |python| python.worker(cell))
+    }
+
+    /// Python, if it runs the cell.
+    fn python_of(&self, cell: &Cell) -> Option<&Python> {
+        self.python.as_ref().filter(|_| cell.engine() == Some(Engine::Python))
     }
 
     /// A cell as it is planned: that of Python with the releases and the GPU that are there.
     pub(super) fn planned(&self, cell: &Cell) -> Cell {
-        match &self.python {
-            Some(python) if cell.engine() == Some(Engine::Python) => python.planned(cell),
-            _ => cell.clone(),
-        }
+        self.python_of(cell)
+            .map_or_else(|| cell.clone(), |python| python.planned(cell))
     }
 
     /// A prediction without the figures that its cell's machine does not have.
     pub(super) fn as_run(&self, cell: &Cell, predicted: Prediction) -> Prediction {
-        match &self.python {
-            Some(python) if cell.engine() == Some(Engine::Python) => python.as_run(cell, predicted),
-            _ => predicted,
+        match self.python_of(cell) {
+            Some(python) => python.as_run(cell, predicted),
+            None => predicted,
         }
     }
 
     /// Why a cell of Python would not fit its device.
     pub(super) fn past_python(&self, cell: &Cell, predicted: &Prediction) -> Option<String> {
-        self.python.as_ref()?.oversize(cell, predicted)
+        self.python_of(cell)?.oversize(cell, predicted)
     }
 
     /// How the study is planned: for the worker's machine.

@@ -116,6 +116,15 @@ pub(super) enum Stopped {
     Interrupted(c_int),
 }
 
+/// The running program, whose process goes by this name, even if its file was replaced since.
+pub(super) fn own_program(process: &str) -> io::Result<PathBuf> {
+    let program = Path::new("/proc").join(process).join("exe");
+    match program.exists() {
+        true => Ok(program),
+        false => std::env::current_exe(),
+    }
+}
+
 /// The program that trains cells, each in a process of its own.
 #[derive(Debug, Clone)]
 pub struct Worker {
@@ -132,12 +141,8 @@ impl Worker {
     /// # Errors
     /// The system does not know where it is.
     pub fn this_program() -> io::Result<Self> {
-        let program = Path::new("/proc/self/exe");
         Ok(Self {
-            program: match program.exists() {
-                true => program.to_path_buf(),
-                false => std::env::current_exe()?,
-            },
+            program: own_program("self")?,
             arguments: Vec::new(),
             environment: Vec::new(),
             is_own: true,

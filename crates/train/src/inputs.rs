@@ -11,13 +11,14 @@ use data::{DataError, EffectiveBatch, MicroBatch};
 use hub::Roots;
 use model::{ModelError, Source};
 use nn::optim;
-use options::{DataOptions, Dtype, ModelOptions, Stack, Task, TrainOptions, Weights};
+use options::{Dtype, ModelOptions, Stack, Task, TrainOptions, Weights};
 use records::LeftOut;
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::trainer::Trainer;
+use super::trial::largest_first;
 use super::{TrainError, save};
 
 /// Where the inputs of a training lie, and what else is to be known of it.
@@ -73,18 +74,17 @@ pub fn write_inputs(
         source,
     })?;
     let config = arch::open(&options.model, Stack::Torch, roots).map_err(ModelError::from)?;
-    let largest = DataOptions {
-        longest_first: options.data.longest_first || is_trial,
-        ..options.data.clone()
-    };
-    let dataset = data::load(&largest, &config, roots, places.own)?;
+    let dataset = data::load(&options.data, &config, roots, places.own)?;
     let total = dataset.sampler().steps(&options.data);
-    let steps = match is_trial {
-        true => total.min(1 + usize::from(options.data.holds_scores)),
-        false => total,
+    let (data, steps) = match is_trial {
+        true => {
+            let (data, largest) = largest_first(&options.data);
+            (data, total.min(largest))
+        }
+        false => (options.data.clone(), total),
     };
     let batches = places.own.join("batches.jsonl");
-    write_lines(&batches, dataset.batches(&largest, &config).take(steps), step_line)?;
+    write_lines(&batches, dataset.batches(&data, &config).take(steps), step_line)?;
     let held_out = (!dataset.sampler().held_out().is_empty()).then(|| places.own.join("held_out.jsonl"));
     if let Some(path) = &held_out {
         write_lines(path, dataset.eval_batches(&options.data, &config), micro_line)?;

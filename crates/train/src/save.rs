@@ -16,22 +16,7 @@ pub(super) fn adapter(options: &ModelOptions, trainer: &mut Trainer, dir: &Path)
     let Some(adapter) = &options.adapter else {
         return Ok(None);
     };
-    let params = trainer.saved();
-    let mut tensors = Vec::with_capacity(params.len());
-    for (param, name) in params.iter().zip(saved_names(&params)) {
-        tensors.push(AdapterTensor {
-            name,
-            shape: param.value.dims().to_vec(),
-            values: param.value.to_vec_f32()?,
-        });
-    }
-    for (name, factor) in trainer.saved_factors() {
-        tensors.push(AdapterTensor {
-            name: name.into(),
-            shape: factor.dims().to_vec(),
-            values: factor.to_vec_f32()?,
-        });
-    }
+    let tensors = tensors(trainer, |_, _| true)?;
     let config = peft::Config::new(options.task, &options.name, adapter);
     Ok(Some(peft::write(dir, &config, &tensors)?))
 }
@@ -42,31 +27,43 @@ pub(super) fn start(options: &ModelOptions, trainer: &mut Trainer, dir: &Path) -
     let Some(adapter) = &options.adapter else {
         return Ok(Vec::new());
     };
-    let (mut tensors, mut starts) = (Vec::new(), Vec::new());
-    let params = trainer.saved();
-    for (param, name) in params.iter().zip(saved_names(&params)) {
+    let mut starts = Vec::new();
+    let tensors = tensors(trainer, |param, name| {
         let follows_weight = name.ends_with(options::methods::MAGNITUDE) || adapter.changes_weight();
         let is_known = param.is_adapter() && !follows_weight;
-        starts.extend(is_known.then(|| peft::file_name(&name)));
+        starts.extend(is_known.then(|| peft::file_name(name)));
+        is_known
+    })?;
+    starts.extend(trainer.saved_factors().iter().map(|(name, _)| peft::file_name(name)));
+    peft::write(dir, &peft::Config::new(options.task, &options.name, adapter), &tensors)?;
+    Ok(starts)
+}
+
+/// What is saved of the adapters: zeros for weights that are not known.
+fn tensors(
+    trainer: &mut Trainer,
+    mut is_known: impl FnMut(&Param, &str) -> bool,
+) -> Result<Vec<AdapterTensor>, TrainError> {
+    let params = trainer.saved();
+    let mut tensors = Vec::with_capacity(params.len());
+    for (param, name) in params.iter().zip(saved_names(&params)) {
         tensors.push(AdapterTensor {
-            name,
             shape: param.value.dims().to_vec(),
-            values: match is_known {
+            values: match is_known(param, &name) {
                 true => param.value.to_vec_f32()?,
                 false => vec![0.0; param.value.len()],
             },
+            name,
         });
     }
     for (name, factor) in trainer.saved_factors() {
-        starts.push(peft::file_name(name));
         tensors.push(AdapterTensor {
             name: name.into(),
             shape: factor.dims().to_vec(),
             values: factor.to_vec_f32()?,
         });
     }
-    peft::write(dir, &peft::Config::new(options.task, &options.name, adapter), &tensors)?;
-    Ok(starts)
+    Ok(tensors)
 }
 
 /// The names that PEFT saves tensors by. The bias of a layer with an adapter belongs to the layer within.

@@ -8,6 +8,15 @@ use trace::Phase;
 
 use super::{TrainError, run};
 
+/// Options by which the steps with the largest micro-batches come first, and the number of these steps.
+pub(super) fn largest_first(data: &DataOptions) -> (DataOptions, usize) {
+    let longest_first = DataOptions {
+        longest_first: true,
+        ..data.clone()
+    };
+    (longest_first, 1 + usize::from(data.holds_scores))
+}
+
 /// Takes the optimizer steps whose micro-batch is the largest of the training, and the passes of the same step once
 /// more, which find the optimizer's state in memory. A training that does not fit ends the process, as it would in a
 /// run. The token ids of large data lie in a temporary file in `folder`.
@@ -22,12 +31,7 @@ pub fn trial(options: &TrainOptions, roots: &Roots, folder: &Path) -> Result<(),
         mut trainer,
         ..
     } = run::load(options, roots, folder)?;
-    // These come first where an option asks for it.
-    let longest_first = DataOptions {
-        longest_first: true,
-        ..options.data.clone()
-    };
-    let largest = 1 + usize::from(options.data.holds_scores);
+    let (longest_first, largest) = largest_first(&options.data);
     for batch in dataset.batches(&longest_first, &config).take(largest) {
         let batch = batch?;
         trainer.step(&batch, 0, 1, &mut || ())?;

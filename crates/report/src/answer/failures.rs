@@ -21,7 +21,7 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
     };
     let failed = cells().filter(|(_, cell)| cell.ran() && !cell.is_ok() && !is_ruled_out_rung(cell));
     let failed: Vec<(&Group, &Entry)> = failed.collect();
-    // PyTorch's cells are planned, never run.
+    // Cells without an engine are planned, never run.
     let waits = |cell: &&Entry| cell.text("status").is_none() && cell.engine().is_some();
     let waiting: Vec<&Entry> = cells().map(|(_, cell)| cell).filter(waits).collect();
     let describe =

@@ -9,8 +9,8 @@ use super::functions::ABOUT_CELLS;
 use crate::group::Group;
 
 /// The bases of a claim: a computation if its expressions read no cell, else one for each stack of its cells, PyTorch's
-/// first, and for what is measured and what is planned of it. A claim that the spec leaves untested has one basis, whatever its stacks. `is_plan` is true in a report of
-/// predictions alone.
+/// first, and for what is measured and what is planned of it. A claim that the spec leaves untested has one basis,
+/// whatever its stacks. `is_plan` is true in a report of predictions alone.
 pub(super) fn bases(claim: &BoundClaim, groups: &[Group], is_plan: bool) -> Vec<Basis> {
     if claim.claim.untested.is_none() && !reads_cells(claim) {
         return vec![Basis::COMPUTED];

@@ -28,7 +28,7 @@ class Loop:
     def try_out(self, batches):
         """Steps of which no figure is taken."""
         for batch in batches:
-            self.step(batch, 0)
+            self.step(batch)
             self.release()
             # The passes once more, beside the optimizer's state.
             for micro in batch["micro"]:
@@ -42,7 +42,7 @@ class Loop:
         """A step with its record. Returns its peak."""
         begun, scale, allowed = time.perf_counter(), self.scaler and self.scaler.get_scale(), self.skipped
         rate = self.rates.set(number - 1 - self.skipped)
-        loss, norm = self.step(batch, number)
+        loss, norm = self.step(batch)
         self.meter.synchronise()
         seconds, rest = time.perf_counter() - begun, self.meter.now()
         peak = self.meter.take_step()
@@ -65,7 +65,7 @@ class Loop:
         })
         return peak
 
-    def step(self, batch, number):
+    def step(self, batch):
         """An optimizer step. Its gradients stay. Returns the mean loss and the gradients' norm."""
         if self.cell["torch"]["zero_grad"] == "before_forward":
             self.optimizer.zero_grad()

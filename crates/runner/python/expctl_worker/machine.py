@@ -32,13 +32,18 @@ def cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def memory(name="MemTotal"):
-    """A figure of the system's memory in bytes, or None."""
+def of_proc(path, name):
+    """A figure that the kernel has in kB there, in bytes; None without it."""
     try:
-        lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
+        lines = pathlib.Path(path).read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name + ":"))
     except (OSError, StopIteration):
         return None
+
+
+def memory(name="MemTotal"):
+    """A figure of the system's memory."""
+    return of_proc("/proc/meminfo", name)
 
 
 def used_percent():

@@ -3,6 +3,8 @@ import ctypes, os, pathlib, resource
 
 import torch
 
+from . import machine
+
 PHASES = ["load", "forward", "backward", "optimizer"]
 
 
@@ -88,12 +90,8 @@ def start(device, budget):
 
 
 def resident(name="VmRSS"):
-    """The process's resident set in bytes, or its peak."""
-    try:
-        lines = pathlib.Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name + ":"))
-    except (OSError, StopIteration):
-        return None
+    """The process's resident set, or its peak."""
+    return machine.of_proc("/proc/self/status", name)
 
 
 def reset_resident_peak():

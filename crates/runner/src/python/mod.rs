@@ -16,7 +16,7 @@ use records::WorkerMachine;
 use spec::{Study, StudyCell};
 
 use super::preflight::{PreflightError, Reason};
-use super::worker::Worker;
+use super::worker::{Worker, own_program};
 use carried::Carried;
 use interpreter::Interpreter;
 
@@ -92,13 +92,8 @@ impl Python {
     /// The worker of a cell.
     pub(super) fn worker(&self, cell: &Cell) -> Worker {
         let line = self.interpreter.line(cell, self.carried.folder());
-        let own = std::process::id();
-        // This program, even if its file was replaced since.
-        let program = format!("/proc/{own}/exe");
-        let program = match Path::new(&program).exists() {
-            true => program.into(),
-            false => std::env::current_exe().map_or_else(|_| "expctl".into(), PathBuf::into_os_string),
-        };
+        let program = own_program(&std::process::id().to_string());
+        let program = program.map_or_else(|_| "expctl".into(), PathBuf::into_os_string);
         let environment: Vec<(&'static str, OsString)> = vec![
             ("EXPCTL_PROGRAM", program),
             ("EXPCTL_INPUTS", self.inputs.clone().into_os_string()),

@@ -122,9 +122,14 @@ pub(super) fn check(
     Ok(())
 }
 
+/// The release of what is installed, without the build that it may name behind a plus.
+pub(super) fn release(installed: &str) -> &str {
+    installed.split('+').next().unwrap_or(installed)
+}
+
 /// True if what is installed is the release that a cell names. The nearest of one is any.
 fn is_of(installed: &str, named: &str) -> bool {
-    let installed = installed.split('+').next().unwrap_or(installed);
+    let installed = release(installed);
     named.starts_with("nearest") || installed == named || installed.starts_with(&format!("{named}."))
 }
 

@@ -7,7 +7,7 @@ use records::{FoundGpu, WorkerMachine};
 use torch::TODAY_SINCE;
 use torch::gpu::Gpu;
 
-use super::Python;
+use super::{Python, offer};
 
 /// What a process of PyTorch and transformers takes before its first tensor; on the CPU, where no plan has it.
 const IMPORTED_BYTES: u64 = 1 << 30;
@@ -23,10 +23,7 @@ impl Python {
         let mut planned = cell.clone();
         for (package, _) in TODAY_SINCE {
             let key = format!("torch.{package}_version");
-            let release = machine
-                .releases
-                .get(package)
-                .map(|release| release.split('+').next().unwrap_or(release));
+            let release = machine.releases.get(package).map(|installed| offer::release(installed));
             if let Some(release) = release.filter(|_| planned.value(&key).is_null() && planned.heeds(&key)) {
                 // A release that no plan knows leaves the plan to today's.
                 let with = planned
