@@ -22,3 +22,4 @@ mod peft_methods;
 mod precision;
 mod quant;
 mod runs;
+mod schedules;

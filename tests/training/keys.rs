@@ -157,7 +157,7 @@ fn the_learning_rate_follows_its_schedule() {
     for (lr_scheduler_type, factors) in [
         (LrScheduler::Linear, [0.0, 0.5, 1.0, 2.0 / 3.0, 1.0 / 3.0]),
         (LrScheduler::Cosine, [0.0, 0.5, 1.0, 0.75, 0.25]),
-        (LrScheduler::Constant, [0.0, 0.5, 1.0, 1.0, 1.0]),
+        (LrScheduler::ConstantWithWarmup, [0.0, 0.5, 1.0, 1.0, 1.0]),
     ] {
         let cell = Cell {
             lr_scheduler_type,

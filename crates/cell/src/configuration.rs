@@ -7,20 +7,20 @@ use super::acts::{
     SEARCHED, SEARCHED_GPU, SGD, TEXTS, UNEVEN, VERA, both, candle, torch,
 };
 use super::allocator::{Allocator, Variable};
-use super::facts::{CANDLE, Facts, Idle, NO_ENGINE, TORCH, UNPACKED};
+use super::facts::{CANDLE, Facts, Idle, NO_ENGINE, NO_WARMUP, TORCH, UNPACKED};
 use super::fsdp::FsdpConfig;
 use super::map::cell_keys;
 use super::plain::{plain_blocks, plain_data, plain_offload, plain_targets, sorted, unless};
 use super::torch::Torch;
 use super::zero::ZeroOptimization;
-use super::{of_data, of_methods};
+use super::{of_data, of_methods, of_schedules};
 use arch::{Family, Preset, check, target_modules};
 use options::{
     Adapter, AdapterMethod, Attention, AutoBatchSize, Autocast, BLOCK_SIZES, ByteSize, Checkpointing,
     DEFAULT_BLOCK_SIZE, DEFAULT_LABELS, Data, Distributed, Dtype, Engine, FloatDtype, Ia3, InstructionSetChoice,
-    LnTuning, Loha, Lokr, Lora, LoraATraining, Loss, LossScaling, LrScheduler, Measure, Miss, NamePattern, Offload,
-    Oft, Optimizer, PackingAttention, PackingSeparator, Padding, PrefixTuning, PromptTuning, QuantType, Stack,
-    Synthetic, TargetModules, Task, Upcast, Vera, Weights,
+    LnTuning, Loha, Lokr, Lora, LoraATraining, Loss, LossScaling, LrScheduler, LrSchedulerKwargs, Measure, Miss,
+    NamePattern, Offload, Oft, Optimizer, PackingAttention, PackingSeparator, Padding, PrefixTuning, PromptTuning,
+    QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Vera, WarmupSteps, Weights,
 };
 
 /// Optimizer steps if neither `max_steps` nor `num_train_epochs` is given.
@@ -249,15 +249,18 @@ cell_keys! {
         }
         /// The linear layers that get an adapter: all-linear (all but the head), a list of the ends of their names such as [q_proj,
         /// v_proj] or [layers.0.self_attn.q_proj], or a regular expression for their names in full, such as '.*layers\.[01]\..*(q|v)_proj'. Names of DistilBERT are such as q_lin,
-        /// of BERT such as query; the new head of an encoder is always trained. Default: all-linear; with ia3 PEFT's for the
+        /// of BERT such as query; the new head of an encoder is always trained. peft is what PEFT chooses by the model's type where it is told no
+        /// layers, such as [q_proj, v_proj] of Llama. Default: all-linear; with ia3 PEFT's for the
         /// model's family, such as [k_proj, v_proj, down_proj].
         #[schemars(extend("oneOf" = [
             { "const": "all-linear" },
+            { "const": "peft" },
             {
                 "type": "array",
                 "items": {
                     "anyOf": [
                         { "enum": target_modules(Family::ALL.iter().copied()) },
+                        { "const": "lm_head" },
                         { "type": "string", "title": "more of a name", "pattern": r"\." }
                     ]
                 },
@@ -269,7 +272,7 @@ cell_keys! {
         ]))]
         target_modules: Option<TargetModules> = None => {
             open: Cell::default_targets,
-            plain: |targets, _| targets.map(plain_targets),
+            plain: |targets, cell| cell.plain_choice(targets).map(plain_targets),
             aliases: ["lora_target_modules"],
             example: "all-linear",
             acts: [both(LORA, "[q_proj, v_proj]", &[Bytes, File, Loss], &[Bytes, File])],
@@ -770,28 +773,39 @@ cell_keys! {
             of_training: true,
             acts: [candle(LORA, "0.001", &[Loss])],
         }
-        /// The learning rate after the warm-up: linear, cosine or constant.
+        /// The learning rate after the warm-up, in transformers' words: linear, cosine, constant (which has no warm-up),
+        /// constant_with_warmup and others.
         lr_scheduler_type: LrScheduler = LrScheduler::Linear => {
             heeded: |cell| cell.measure == Measure::Epoch,
-            aliases: ["scheduler"],
+            aliases: ["scheduler", "lr_scheduler"],
             no_technique: "a number of training",
             of_training: true,
             acts: [candle(LORA, "constant", &[Loss])],
         }
+        /// Numbers of some schedules: transformers' keys and defaults.
+        lr_scheduler_kwargs: LrSchedulerKwargs = LrSchedulerKwargs::default() => {
+            heeded: |cell| cell.measure == Measure::Epoch,
+            no_technique: "numbers of training",
+            of_training: true,
+            acts: [candle("lr_scheduler_type: cosine", "{num_cycles: 2}", &[Loss])],
+            nested: of_schedules::LR_SCHEDULER_KWARGS,
+        }
         /// Share of the steps over which the learning rate rises linearly from 0.
         #[schemars(range(min = 0.0, max = 1.0))]
         warmup_ratio: f64 = 0.0 => {
-            heeded: |cell| cell.measure == Measure::Epoch,
+            heeded: |cell| cell.measure == Measure::Epoch && cell.lr_scheduler_type != LrScheduler::Constant,
+            idle: NO_WARMUP,
             no_technique: "a number of training",
             of_training: true,
             acts: [candle(LORA, "0.5", &[Loss])],
         }
-        /// The number of those steps in place of their share. Default, and of 0: as warmup_ratio says.
-        warmup_steps: Option<usize> = None => {
-            plain: |steps, _| steps.filter(|steps| *steps > 0),
-            heeded: |cell| cell.measure == Measure::Epoch,
+        /// Those steps in place of their share; below 1 it is their share, too. Default, and of 0: as warmup_ratio says.
+        warmup_steps: Option<WarmupSteps> = None => {
+            plain: |steps, _| steps.filter(|steps| steps.0 > 0.0),
+            heeded: |cell| cell.measure == Measure::Epoch && cell.lr_scheduler_type != LrScheduler::Constant,
+            idle: NO_WARMUP,
             aliases: ["num_warmup_steps"],
-            example: "1",
+            example: "0.5",
             no_technique: "a number of training",
             of_training: true,
             acts: [candle(LORA, "1", &[Loss])],
@@ -1082,6 +1096,12 @@ impl Cell {
     /// The linear layers that get an adapter; `None` for those that PEFT chooses by the model's family.
     pub fn target_modules(&self) -> Option<TargetModules> {
         self.target_modules.clone().or(self.default_targets())
+    }
+
+    /// What is left out where PEFT's choice is the default.
+    fn plain_choice(&self, targets: Option<TargetModules>) -> Option<TargetModules> {
+        let is_default = |targets: &TargetModules| *targets == TargetModules::Peft && !self.adapter.is_of_all_layers();
+        targets.filter(|targets| !is_default(targets))
     }
 
     pub(super) fn default_targets(&self) -> Option<TargetModules> {

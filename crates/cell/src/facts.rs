@@ -1,6 +1,8 @@
 //! What is known of a key, whatever a cell has there. The facts of a key stand beside its field, in `cell_keys!`.
 
-use options::{Adapter, Attention, Autocast, Distributed, Dtype, Engine, Measure, Optimizer, Stack, Task, Upcast};
+use options::{
+    Adapter, Attention, Autocast, Distributed, Dtype, Engine, LrScheduler, Measure, Optimizer, Stack, Task, Upcast,
+};
 
 use super::acts::Act;
 
@@ -37,6 +39,7 @@ deciding! {
     attn_implementation: Attention,
     rank: usize,
     optim: Optimizer,
+    lr_scheduler_type: LrScheduler,
     adapter: Adapter,
     world_size: usize,
     distributed: Distributed,
@@ -116,6 +119,10 @@ pub(super) const NO_ENGINE: Idle = Idle::by(
 
 /// Of keys that say how samples are packed.
 pub(super) const UNPACKED: Idle = Idle::by("packing", "does nothing without packing").or("write `packing: true`");
+
+/// Of a warm-up.
+pub(super) const NO_WARMUP: Idle = Idle::by("lr_scheduler_type", "`constant` has no warm-up, as in transformers")
+    .or("write `lr_scheduler_type: constant_with_warmup`");
 
 impl Facts {
     /// A key of which nothing is known: both stacks heed it, always.

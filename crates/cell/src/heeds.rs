@@ -46,6 +46,7 @@ impl Cell {
             attn_implementation: self.attn_implementation,
             rank: self.rank,
             optim: self.optim,
+            lr_scheduler_type: self.lr_scheduler_type,
             adapter: self.adapter,
             world_size: self.world_size,
             distributed: self.distributed,

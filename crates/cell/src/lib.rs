@@ -13,6 +13,7 @@ pub mod keys;
 mod map;
 mod of_data;
 mod of_methods;
+mod of_schedules;
 mod options;
 mod paths;
 mod plain;
@@ -25,9 +26,10 @@ pub use ::options::methods::*;
 pub use ::options::{
     AllocatorBackend, Attention, AutoWrapPolicy, Autocast, BackwardPrefetch, Checkpointing, Data, DataFile, DataFormat,
     Device, Distributed, Dtype, Elements, Engine, FloatDtype, Generation, InstructionSet, InstructionSetChoice,
-    Invalid, Lengths, LoraATraining, Loss, LossScaling, LrScheduler, Measure, Offload, OffloadDevice, OffloadedBlocks,
-    Optimizer, OutputLifetime, PackingAttention, PackingSeparator, PackingStrategy, Padding, QuantType,
-    ShardingStrategy, Stack, Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
+    Invalid, Lengths, LoraATraining, Loss, LossScaling, LrScheduler, LrSchedulerKwargs, Measure, Offload,
+    OffloadDevice, OffloadedBlocks, Optimizer, OutputLifetime, PackingAttention, PackingSeparator, PackingStrategy,
+    Padding, QuantType, ShardingStrategy, Stack, Synthetic, TargetModules, Task, Upcast, WarmupSteps, Weights,
+    ZeroGrad,
 };
 pub use allocator::Allocator;
 pub use check::InvalidCell;

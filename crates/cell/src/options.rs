@@ -118,6 +118,7 @@ impl Cell {
             scheduler: self.lr_scheduler_type,
             warmup_ratio: self.warmup_ratio,
             warmup_steps: self.warmup_steps,
+            kwargs: self.lr_scheduler_kwargs,
         }
     }
 

@@ -292,18 +292,6 @@ pub enum Measure {
     Profile,
 }
 
-/// The learning rate after the warm-up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum LrScheduler {
-    /// Falls linearly to 0.
-    Linear,
-    /// Falls to 0 along half a cosine.
-    Cosine,
-    /// Stays.
-    Constant,
-}
-
 /// How several processes share the work of a training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

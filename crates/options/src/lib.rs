@@ -23,6 +23,8 @@ mod optimizer;
 mod optimizer_name;
 mod packing;
 mod pattern;
+mod prompt_template;
+mod schedule;
 mod target_modules;
 mod train;
 
@@ -33,11 +35,13 @@ pub use byte_size::ByteSize;
 pub use checkpointing::Checkpointing;
 pub use choices::{
     Attention, AutoWrapPolicy, Autocast, BLOCK_SIZES, BackwardPrefetch, Bias, DEFAULT_BLOCK_SIZE, Distributed, Dtype,
-    FloatDtype, LoraATraining, Loss, LossScaling, LrScheduler, Measure, OffloadDevice, OutputLifetime, Padding,
-    QuantType, ShardingStrategy, Stack, Task, Upcast, Weights, ZeroGrad,
+    FloatDtype, LoraATraining, Loss, LossScaling, Measure, OffloadDevice, OutputLifetime, Padding, QuantType,
+    ShardingStrategy, Stack, Task, Upcast, Weights, ZeroGrad,
 };
 pub use data::{Data, Lengths, LogNormal, Synthetic};
-pub use data_file::{DEFAULT_LABEL_COLUMN, DataFile, DataFormat, DataPart, Paths};
+pub use data_file::{
+    ALPACA, CHAT_TEMPLATES, DEFAULT_LABEL_COLUMN, DataFile, DataFormat, DataPart, OWN_TEMPLATE, Paths, SampleBy,
+};
 pub use dataset::{DataOptions, LengthGroups, TrainingLength};
 pub use device::{Device, NoCuda};
 pub use elements::Elements;
@@ -48,9 +52,11 @@ pub use invalid::Invalid;
 pub use methods::*;
 pub use model::{DEFAULT_LABELS, ModelOptions, is_trainable};
 pub use offload::{Offload, OffloadedBlocks};
-pub use optimizer::{AdamwOptions, LowRankOptions, OptimizerOptions, ScheduleOptions};
+pub use optimizer::{AdamwOptions, LowRankOptions, OptimizerOptions};
 pub use optimizer_name::{Optimizer, UpdateRule, has_8bit_states};
 pub use packing::{Packing, PackingAttention, PackingSeparator, PackingStrategy};
 pub use pattern::{NamePattern, Patterns, matching};
+pub use prompt_template::{PromptPart, PromptTemplate};
+pub use schedule::{Kwarg, LrScheduler, LrSchedulerKwargs, Ramp, ScheduleOptions, WarmupSteps};
 pub use target_modules::{TargetModules, ends_in};
 pub use train::TrainOptions;

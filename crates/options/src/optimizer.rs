@@ -1,6 +1,6 @@
 //! The options of an optimizer, and of the learning rate over the steps.
 
-use super::{LrScheduler, Optimizer};
+use super::Optimizer;
 
 /// An optimizer with its options.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,17 +39,4 @@ pub struct LowRankOptions {
     pub galore_scale: f64,
     /// Random start vectors follow from it.
     pub seed: u64,
-}
-
-/// The learning rate over the steps.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ScheduleOptions {
-    /// The peak.
-    pub learning_rate: f64,
-    /// The curve after the warm-up.
-    pub scheduler: LrScheduler,
-    /// Part of the steps over which the rate rises linearly from 0.
-    pub warmup_ratio: f64,
-    /// The number of those steps in its place.
-    pub warmup_steps: Option<usize>,
 }

@@ -181,7 +181,19 @@ impl Cell {
             (0.0..=1.0).contains(&warmup),
             "from 0 to 1",
         ));
-        if warmup > 0.0 && self.warmup_steps.is_some_and(|steps| steps > 0) {
+        let steps = self.warmup_steps.map_or(0.0, |steps| steps.0);
+        let is_whole = steps < 1.0 || steps.fract() == 0.0;
+        let range = "a whole number, or less than 1 as a share of the steps";
+        found.check(number(
+            "warmup_steps",
+            steps,
+            (0.0..=1e12).contains(&steps) && is_whole,
+            range,
+        ));
+        let mut of_schedule = Vec::new();
+        self.schedule_options().check_values(&mut of_schedule);
+        of_schedule.into_iter().for_each(|invalid| found.add(invalid));
+        if warmup > 0.0 && steps > 0.0 {
             let invalid = Invalid::new("warmup_steps", "the share of the steps is given, too").with("warmup_ratio");
             found.add(invalid.help("keep one of them"));
         }

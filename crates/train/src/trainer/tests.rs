@@ -5,7 +5,7 @@ use model::Source;
 use nn::with_plain_ops;
 use options::{
     AdamwOptions, AdapterOptions, Attention, Autocast, Checkpointing, DEFAULT_BLOCK_SIZE, Data, DataOptions,
-    Device as DeviceName, Dtype, Lengths, Loss, LowRankOptions, LrScheduler, Measure, ModelOptions,
+    Device as DeviceName, Dtype, Lengths, Loss, LowRankOptions, LrScheduler, LrSchedulerKwargs, Measure, ModelOptions,
     Optimizer as OptimizerName, OptimizerOptions, Padding, QuantType, ScheduleOptions, Synthetic, Task, TrainingLength,
     Upcast, Weights,
 };
@@ -83,6 +83,7 @@ fn options(dtype: Dtype, rank: usize) -> TrainOptions {
             scheduler: LrScheduler::Linear,
             warmup_ratio: 0.0,
             warmup_steps: None,
+            kwargs: LrSchedulerKwargs::default(),
         },
         max_grad_norm: 1.0,
         loss_scaling: LossScaling::None,
