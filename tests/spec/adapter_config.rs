@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use expctl::arch::ModelConfig;
+use expctl::arch::{ModelConfig, Preset};
 use expctl::options::Adapter;
 use expctl::options::methods::{HADA, IA3, LOKR_W1, OFT_R, VERA_SHARED};
 use expctl::peft;
@@ -274,16 +274,6 @@ fn mistakes_name_the_field_and_its_place() {
         &[r#""peft_type": "LORA""#, r#""target_modules": ["c_attn"]"#],
     );
     shows(
-        "modules_that_are_left_open",
-        "",
-        &[r#""peft_type": "LORA""#, r#""target_modules": null"#],
-    );
-    shows(
-        "modules_that_the_spec_leaves_open",
-        "  target_modules: null\n",
-        &[r#""peft_type": "LORA""#, r#""target_modules": null"#],
-    );
-    shows(
         "norms_of_no_family",
         "",
         &[
@@ -315,6 +305,46 @@ fn what_is_neutral_or_agrees_is_no_mistake() {
     assert_eq!(report(keys, &[LORA, neutral], &["batch_size=2"]), "no mistake");
     let open = r#""peft_type": "LORA", "target_modules": null"#;
     assert_eq!(report("  target_modules: [q_proj]\n", &[open], &[]), "no mistake");
+}
+
+#[test]
+fn modules_that_are_left_open_are_those_that_peft_chooses() {
+    let dir = tempfile::tempdir().unwrap();
+    let trained = |fields: &str, model: &str, keys: &str| {
+        fs::write(dir.path().join("adapter_config.json"), format!("{{{fields}}}")).unwrap();
+        let text = defaults(&format!("model: {model}, adapter_config: adapter_config.json{keys}"));
+        let study = parse_in(dir.path(), &text, &[]).unwrap();
+        let options = study.cells[0].cell.model_options();
+        let config = Preset::named(model).unwrap().config();
+        expctl::arch::check::check_modules(&config, &options, study.cells[0].cell.stack)
+            .map_err(|error| error.to_string())?;
+        Ok::<_, String>(config.adapter_elements(&options.adapter.unwrap()))
+    };
+    // PEFT's own counts on a model of this shape.
+    for (fields, elements) in [
+        (r#""peft_type": "LORA", "r": 8"#, 3584),
+        (
+            r#""peft_type": "LORA", "target_modules": null, "r": 8, "layers_to_transform": [0]"#,
+            1792,
+        ),
+        (r#""peft_type": "LORA", "use_dora": true, "r": 4"#, 1984),
+        (r#""peft_type": "MISS", "r": 4"#, 768),
+        (r#""peft_type": "VERA", "r": 4"#, 208),
+        (r#""peft_type": "OFT", "oft_block_size": 8"#, 896),
+        (r#""peft_type": "LOHA", "r": 4"#, 3584),
+        (r#""peft_type": "LOKR", "r": 4"#, 448),
+        (r#""peft_type": "IA3""#, 448),
+        (r#""peft_type": "LN_TUNING""#, 320),
+    ] {
+        assert_eq!(trained(fields, "tiny", ""), Ok(elements), "{fields}");
+    }
+    let lora = r#""peft_type": "LORA", "r": 8"#;
+    assert_eq!(trained(lora, "tiny", ", target_modules: [q_proj]"), Ok(2048));
+    let error = trained(lora, "phi-4-mini", "").unwrap_err();
+    assert_eq!(
+        error,
+        "`target_modules: peft`: PEFT chooses no layers in models of type phi3, and fails; write the layers, or `all-linear`"
+    );
 }
 
 #[test]

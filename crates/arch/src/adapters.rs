@@ -1,25 +1,37 @@
 //! The linear layers of a model that get an adapter.
 
 use options::methods::interface::{Layer, Tensor};
-use options::{AdapterMethod, AdapterOptions, is_in};
+use options::{AdapterMethod, AdapterOptions, TargetModules, is_in};
 
 use super::config::ModelConfig;
-use super::ia3::Ia3Modules;
 use super::module::{Kind, Module};
 
 impl ModelConfig {
     /// True if the linear layer called `module` in full gets an adapter.
     pub fn adapts(&self, adapter: &AdapterOptions, module: &str) -> bool {
         let is_target = match (&adapter.target_modules, &adapter.method) {
+            (Some(TargetModules::Peft), method) | (None, method @ AdapterMethod::Ia3(_)) => {
+                let chosen = self.family.chosen_layers(method.adapter());
+                chosen.is_some_and(|names| ends_in(module, names))
+            }
             (Some(targets), _) => targets.contains(module),
-            (None, AdapterMethod::Ia3(_)) => self.ia3().is_some_and(|ia3| ends_in(module, ia3.targets)),
             (None, method) => method.adapter().is_of_layers(),
         };
         let is_meant = is_target && is_in(adapter.layers_to_transform.as_deref(), self.block_of(module));
         is_meant && !adapter.saves_whole(module)
     }
 
-    /// The linear layers that get an adapter, by their names in full.
+    /// The head that predicts tokens, if it gets an adapter: where it is named, as in PEFT.
+    pub fn adapted_head(&self, adapter: &AdapterOptions) -> Option<&'static Module> {
+        let is_named = matches!(
+            adapter.target_modules,
+            Some(TargetModules::Names(_) | TargetModules::Pattern(_))
+        );
+        let mut head = self.family.description().head.iter();
+        head.find(|module| is_named && module.kind == Kind::TokenHead && self.adapts(adapter, module.path))
+    }
+
+    /// The linear layers that get an adapter, but for the head, by their names in full.
     pub fn adapted(&self, adapter: &AdapterOptions) -> Vec<String> {
         let linear = self.modules().filter(|(_, module)| module.kind == Kind::Linear);
         let names = linear.map(|(name, _)| name);
@@ -72,7 +84,11 @@ impl ModelConfig {
             _ if self.tunes_norm(adapter, &name) => module.dims(self).into_iter().product(),
             _ => 0,
         };
-        self.modules().map(of_module).sum()
+        let head = self.adapted_head(adapter).map_or(0, |head| {
+            let layer = self.layer(adapter, head.path, head);
+            trained(options.tensors(&layer))
+        });
+        head + self.modules().map(of_module).sum::<usize>()
     }
 
     /// True if IA3 scales the inputs of the layer called `module` in full, and not its outputs.
@@ -84,11 +100,6 @@ impl ModelConfig {
             Some(names) => ends_in(module, names),
             None => self.ia3().is_some_and(|ia3| ends_in(module, ia3.feedforward)),
         }
-    }
-
-    /// PEFT's choice for IA3, if it has one for the family.
-    pub(super) fn ia3(&self) -> Option<Ia3Modules> {
-        self.family.description().ia3
     }
 }
 

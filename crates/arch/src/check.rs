@@ -2,9 +2,9 @@
 
 mod trained;
 
-use options::{Attention, Loss, ModelOptions, Stack, TargetModules, Task, Weights, ends_in};
+use options::{Attention, Dtype, Loss, ModelOptions, Stack, TargetModules, Task, Weights, ends_in};
 
-use super::config::{BITSANDBYTES, ModelConfig};
+use super::config::{BITSANDBYTES, ModelConfig, Quantised};
 use super::error::{ArchError, Unsupported};
 use super::family::{self, Family};
 use super::module::Kind;
@@ -24,11 +24,12 @@ pub fn check(config: &ModelConfig, stack: Stack) -> Result<(), Unsupported> {
     }
     // A way to scale rotary frequencies changes no size, so PyTorch's stack is planned with any. A checkpoint that
     // bitsandbytes quantised already is planned as one that is quantised while it is loaded.
-    match (stack, &config.quantised_by) {
+    match (stack, &config.quantised) {
         (Stack::Candle, _) => check_trained(config),
-        (Stack::Torch, Some(method)) if method != BITSANDBYTES => {
-            Err(Unsupported::QuantizedBy(method.to_ascii_uppercase()))
-        }
+        (Stack::Torch, Some(Quantised { by, .. })) if by != BITSANDBYTES => Err(Unsupported::QuantizedBy(match by {
+            words if words.contains(' ') => words.clone(),
+            method => method.to_ascii_uppercase(),
+        })),
         (Stack::Torch, _) => Ok(()),
     }
 }
@@ -73,7 +74,7 @@ fn check_trained(config: &ModelConfig) -> Result<(), Unsupported> {
             trained: trained(),
         });
     }
-    if config.quantised_by.is_some() {
+    if config.quantised.is_some() {
         return Err(Unsupported::Quantized);
     }
     if config.task() == Task::SequenceClassification {
@@ -132,8 +133,24 @@ pub(super) fn check_model(
     }
 }
 
-/// Checks that transformers computes a model's soft caps in the way that is asked for.
+/// Checks that transformers computes a model's soft caps in the way that is asked for, and that a checkpoint that is
+/// quantised already has the format that is asked for: transformers takes the checkpoint's.
 fn check_torch(config: &ModelConfig, options: &ModelOptions) -> Result<(), Unsupported> {
+    if let Some(Quantised { dtype, quant_type, .. }) = &config.quantised {
+        if let Some(dtype) = dtype.filter(|dtype| *dtype != options.dtype) {
+            return Err(Unsupported::QuantizedTo {
+                key: "dtype",
+                has: if dtype == Dtype::Int8 { "int8" } else { "int4" },
+            });
+        }
+        if let Some(has) = quant_type.filter(|has| *has != options.bnb_4bit_quant_type && options.dtype == Dtype::Int4)
+        {
+            return Err(Unsupported::QuantizedTo {
+                key: "bnb_4bit_quant_type",
+                has: has.name(),
+            });
+        }
+    }
     // `sdpa_attention_forward` in `integrations/sdpa_attention.py`.
     if config.attention_softcap.is_some() && options.attn_implementation == Attention::Sdpa {
         return Err(Unsupported::CappedScores);

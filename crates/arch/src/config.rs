@@ -1,6 +1,6 @@
 //! The shape of a model.
 
-use options::Task;
+use options::{Dtype, QuantType, Task};
 
 use super::family::Family;
 use super::module::Kind;
@@ -72,10 +72,21 @@ pub struct ModelConfig {
     pub head: Option<Task>,
     /// The class that told the family, of a file without a `model_type`.
     pub told_by: Option<String>,
-    /// Who quantised the checkpoint's weights, if somebody did (`quant_method`).
-    pub quantised_by: Option<String>,
+    /// How the checkpoint's weights were quantised, if somebody did (`quantization_config`).
+    pub quantised: Option<Quantised>,
     /// Standard deviation of random matrices and embeddings.
     pub initializer_range: f64,
+}
+
+/// The `quantization_config` of a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quantised {
+    /// Who quantised it (`quant_method`).
+    pub by: String,
+    /// bitsandbytes' format: int4 or int8.
+    pub dtype: Option<Dtype>,
+    /// The 4-bit data type, if it says which.
+    pub quant_type: Option<QuantType>,
 }
 
 /// Attention to the last tokens alone.

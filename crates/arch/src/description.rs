@@ -2,7 +2,6 @@
 
 use options::Task;
 
-use super::ia3::Ia3Modules;
 use super::module::{Module, Size};
 use super::releases::Releases;
 
@@ -27,11 +26,6 @@ pub struct Description {
     pub head: &'static [Module],
     /// The leaf modules without weights.
     pub weightless_leaves: WeightlessLeaves,
-    /// PEFT's choice of layers for IA3, if it has one.
-    pub ia3: Option<Ia3Modules>,
-    /// PEFT's choice of norms for LayerNorm tuning (`TRANSFORMERS_MODELS_TO_LNTUNING_TARGET_MODULES_MAPPING`), by the
-    /// ends of their names, if it has one.
-    pub tuned_norms: Option<&'static [&'static str]>,
     /// What our trainer builds its models as; `None` if it does not train them.
     pub built_as: Option<Build>,
     /// Of each head the share is rotated that the file gives as `partial_rotary_factor`: `rotary_dim` in

@@ -27,6 +27,22 @@ pub enum ConfigError {
     )]
     UnknownFamily { name: String },
     #[error(
+        "a {name} model has parts beside its text model, which has a configuration of its own in `text_config`; write those keys \
+         into a config.json{of_type}, or plan a preset of its size{preset}"
+    )]
+    OfParts {
+        name: String,
+        /// The `model_type` that the text model needs.
+        of_type: String,
+        /// The preset that is its size.
+        preset: String,
+    },
+    #[error(
+        "`architectures` names {class}, which is no language model: a decoder with a classifier or another head is not planned; \
+         its base, {known}, is"
+    )]
+    OtherHead { class: String, known: String },
+    #[error(
         "unknown `model_type` {name}, though `architectures` names {class}; write `model_type: {known}` if the model is one"
     )]
     UnknownType {
@@ -104,6 +120,10 @@ pub enum Unsupported {
     CappedLogits,
     #[error("the checkpoint is quantised already (`quantization_config`); give the original one")]
     Quantized,
+    #[error(
+        "the checkpoint is quantised already (`quantization_config`), and transformers keeps its format; write `{key}: {has}`"
+    )]
+    QuantizedTo { key: &'static str, has: &'static str },
     #[error("weights that {0} quantised are not planned; give the original checkpoint, or a preset of its shape")]
     QuantizedBy(String),
 }
@@ -130,6 +150,15 @@ pub enum ArchError {
     Task { asked: Task, can: Task },
     #[error("`num_labels: {asked}`: the checkpoint's classifier has {has} labels; write `num_labels: {has}`")]
     Labels { asked: usize, has: usize },
+    #[error(
+        "`target_modules: peft`: PEFT chooses no layers in models of type {0}, and fails; write the layers, or `all-linear`"
+    )]
+    PeftModules(&'static str),
+    #[error(
+        "`target_modules`: `{0}` matches lm_head, and adapters of the head are planned on PyTorch's stack, and not trained \
+         here yet; `modules_to_save: [lm_head]` trains it whole"
+    )]
+    AdaptedHead(String),
     #[error(
         "`adapter: ia3`: PEFT has no layers of its own for {0}; write `target_modules` and `ia3: {{feedforward_modules: [...]}}`"
     )]

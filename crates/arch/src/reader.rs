@@ -1,13 +1,14 @@
 //! Reads a `config.json` in Hugging Face's layout.
 
-use options::{DEFAULT_LABELS, Task};
+use options::{DEFAULT_LABELS, Dtype, Task};
 use serde_json::{Map, Value};
 
-use super::config::{BITSANDBYTES, ModelConfig, SlidingWindow};
+use super::config::{BITSANDBYTES, ModelConfig, Quantised, SlidingWindow};
 use super::description::Windows;
 use super::error::ConfigError;
 use super::family::Family;
 use super::keys::{Keys, WIDEST};
+use super::presets::Preset;
 use super::rope::Rope;
 
 /// The standard deviation of random weights that all families have by default.
@@ -57,8 +58,7 @@ fn family(values: &Map<String, Value>) -> Result<(Family, Option<String>), Confi
     };
     // The parts of a model of images and texts have configurations of their own.
     if values.get("text_config").is_some_and(|part| !part.is_null()) {
-        let name = model_type.unwrap_or("with a `text_config`");
-        return Err(ConfigError::UnknownFamily { name: name.into() });
+        return Err(of_parts(values, model_type.unwrap_or("composite")));
     }
     if let Some(family) = Family::ALL.iter().find(|family| Some(family.name()) == model_type) {
         return Ok((*family, None));
@@ -80,6 +80,29 @@ fn family(values: &Map<String, Value>) -> Result<(Family, Option<String>), Confi
         (None, None) => Err(ConfigError::UnknownFamily {
             name: classes.join(", "),
         }),
+    }
+}
+
+/// The error of a model of several parts.
+fn of_parts(values: &Map<String, Value>, name: &str) -> ConfigError {
+    let text = &values["text_config"];
+    let of_type = text["model_type"].as_str().or_else(|| {
+        // Old files leave it to the whole.
+        let mut families = Family::ALL.iter().map(|family| family.name());
+        families.find(|family| family.strip_suffix("_text") == Some(name))
+    });
+    let size = |key: &str| text[key].as_u64();
+    let is_of_size = |preset: &&Preset| {
+        let config = preset.config();
+        Some(config.hidden_size as u64) == size("hidden_size")
+            && Some(config.num_hidden_layers as u64) == size("num_hidden_layers")
+            && of_type.is_none_or(|name| name == config.family.name())
+    };
+    let preset = Preset::all().iter().find(is_of_size);
+    ConfigError::OfParts {
+        name: name.into(),
+        of_type: of_type.map_or_else(String::new, |name| format!(" with `model_type: {name}`")),
+        preset: preset.map_or_else(String::new, |preset| format!(": `model: {}`", preset.name())),
     }
 }
 
@@ -117,6 +140,16 @@ fn decoder(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
     let classes = architectures(keys.values);
     let causal = format!("{}ForCausalLM", keys.family.class);
     let predicts_tokens = classes.is_empty() || classes.contains(&causal.as_str());
+    let other_head = format!("{}For", keys.family.class);
+    if let Some(class) = classes
+        .iter()
+        .find(|class| !predicts_tokens && class.starts_with(&other_head))
+    {
+        return Err(ConfigError::OtherHead {
+            class: (*class).into(),
+            known: causal,
+        });
+    }
     Ok(ModelConfig {
         num_key_value_heads: kv_heads,
         head_dim,
@@ -209,14 +242,28 @@ fn common(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
         num_labels: DEFAULT_LABELS,
         head: None,
         told_by: None,
-        quantised_by: keys.get("quantization_config").map(quantised_by),
+        quantised: keys.get("quantization_config").map(quantised),
         initializer_range: keys.deviation("initializer_range", INITIALIZER_RANGE)?,
     })
 }
 
-/// The method of a `quantization_config`; bitsandbytes' of old files has none.
-fn quantised_by(config: &Value) -> String {
-    config["quant_method"].as_str().unwrap_or(BITSANDBYTES).to_owned()
+/// What a `quantization_config` says. bitsandbytes' of old files has no method, but keys of its own.
+fn quantised(config: &Value) -> Quantised {
+    let is_true = |key: &str| config[key].as_bool() == Some(true);
+    let is_bitsandbytes =
+        is_true("load_in_4bit") || is_true("load_in_8bit") || config.get("bnb_4bit_quant_type").is_some();
+    let by = config["quant_method"]
+        .as_str()
+        .or(is_bitsandbytes.then_some(BITSANDBYTES));
+    Quantised {
+        by: by.unwrap_or("another program").to_owned(),
+        dtype: match (is_true("load_in_4bit"), is_true("load_in_8bit")) {
+            (true, _) => Some(Dtype::Int4),
+            (_, true) => Some(Dtype::Int8),
+            _ => None,
+        },
+        quant_type: serde_json::from_value(config["bnb_4bit_quant_type"].clone()).ok(),
+    }
 }
 
 /// An equal share of the hidden size for each head.

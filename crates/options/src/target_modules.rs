@@ -10,11 +10,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::pattern::NamePattern;
 
-/// The linear layers that get an adapter: `all-linear`, a list of the ends of their names, or a regular expression.
+/// The linear layers that get an adapter: `all-linear`, PEFT's choice, a list of the ends of their names, or a regular expression.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TargetModules {
     /// Every linear layer but the head, as in PEFT.
     AllLinear,
+    /// The layers that PEFT chooses by the model's `model_type` where it is told none.
+    Peft,
     /// The layers with these names: their last parts, or more of them.
     Names(Vec<String>),
     /// The layers whose names in full match.
@@ -25,10 +27,11 @@ pub enum TargetModules {
 const OF_PATTERNS: [char; 12] = ['.', '*', '+', '?', '(', '[', '{', '|', '\\', '^', '$', ')'];
 
 impl TargetModules {
-    /// True if the linear layer called `module` in full gets an adapter. A head never gets one.
+    /// True if the linear layer called `module` in full gets an adapter, whatever the model; PEFT's choice depends on it.
     pub fn contains(&self, module: &str) -> bool {
         match self {
             Self::AllLinear => true,
+            Self::Peft => false,
             Self::Pattern(pattern) => pattern.matches(module),
             Self::Names(names) => names.iter().any(|name| ends_in(module, name)),
         }
@@ -45,6 +48,7 @@ impl Serialize for TargetModules {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::AllLinear => serializer.serialize_str("all-linear"),
+            Self::Peft => serializer.serialize_str("peft"),
             Self::Names(names) => names.serialize(serializer),
             Self::Pattern(pattern) => pattern.serialize(serializer),
         }
@@ -59,7 +63,9 @@ impl<'de> Deserialize<'de> for TargetModules {
             type Value = TargetModules;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("`all-linear`, a list such as `[q_proj, v_proj]`, or a regular expression for whole names")
+                f.write_str(
+                    "`all-linear`, `peft`, a list such as `[q_proj, v_proj]`, or a regular expression for whole names",
+                )
             }
 
             fn visit_str<E: de::Error>(self, word: &str) -> Result<TargetModules, E> {
@@ -67,10 +73,13 @@ impl<'de> Deserialize<'de> for TargetModules {
                 if matches!(word, "all-linear" | "all") {
                     return Ok(TargetModules::AllLinear);
                 }
+                if word == "peft" {
+                    return Ok(TargetModules::Peft);
+                }
                 if word.contains(OF_PATTERNS) {
                     return NamePattern::whole(word).map(TargetModules::Pattern).map_err(E::custom);
                 }
-                let meant = suggestion(word, ["all-linear"]).unwrap_or_else(|| format!("write `[{word}]`"));
+                let meant = suggestion(word, ["all-linear", "peft"]).unwrap_or_else(|| format!("write `[{word}]`"));
                 Err(E::custom(format!(
                     "expected {}, got {}; {meant}",
                     &self as &dyn de::Expected,
@@ -100,6 +109,7 @@ impl JsonSchema for TargetModules {
         json_schema!({
             "oneOf": [
                 { "const": "all-linear" },
+                { "const": "peft" },
                 {
                     "type": "array",
                     "items": { "type": "string" },

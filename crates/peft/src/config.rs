@@ -67,7 +67,7 @@ impl Config {
             },
             target_modules: (!adapter.adapter().has_virtual_tokens()).then(|| match &adapter.target_modules {
                 Some(TargetModules::Pattern(pattern)) => Targets::Pattern(pattern.to_string()),
-                None | Some(TargetModules::AllLinear) => Targets::Names(BTreeSet::new()),
+                None | Some(TargetModules::AllLinear | TargetModules::Peft) => Targets::Names(BTreeSet::new()),
                 Some(TargetModules::Names(names)) => Targets::Names(names.iter().cloned().collect()),
             }),
             // Modules that are listed one by one need none.
@@ -132,14 +132,17 @@ impl Config {
         })
     }
 
-    /// The keys of a cell that the fields stand for, but for those without a value.
+    /// The keys of a cell that the fields stand for, but for those without a value. Modules that are left open are those
+    /// that PEFT chooses.
     ///
     /// # Errors
     /// As [`Self::options`].
     pub fn keys(&self) -> Result<Vec<FieldKey>, FieldError> {
         let (options, facts) = (self.options()?, self.adapter().facts());
         let json = |value: Result<Value, serde_json::Error>| value.unwrap_or_default();
-        let targets = options.target_modules.as_ref().filter(|_| facts.of == Of::Layers);
+        let chosen = (!facts.is_chosen_by_family).then_some(TargetModules::Peft);
+        let targets = options.target_modules.clone().or(chosen);
+        let targets = targets.filter(|_| facts.of == Of::Layers);
         let saved = Some(&options.modules_to_save).filter(|saved| !saved.is_empty());
         let mut keys = vec![
             (

@@ -23,7 +23,14 @@ pub(super) const TARGET_MODULES: Technique = Technique {
         // Also where every weight is trained: the rank may change as well.
         let all = model.target_modules();
         // PEFT chooses few layers by itself for other methods, or all for whom fewer save little.
-        let Some(targets) = cell.target_modules().filter(|_| cell.adapter.heeds("lora")) else {
+        if !cell.adapter.heeds("lora") {
+            return Vec::new();
+        }
+        let targets = match cell.target_modules() {
+            Some(TargetModules::Peft) => model.family.chosen_layers(cell.adapter).map(names),
+            targets => targets,
+        };
+        let Some(targets) = targets else {
             return Vec::new();
         };
         let attention = attention(model);
@@ -38,9 +45,8 @@ pub(super) const TARGET_MODULES: Technique = Technique {
         for fewer in [attention.clone(), queries_and_values] {
             let kept: Vec<&str> = given.iter().copied().filter(|name| fewer.contains(name)).collect();
             if !kept.is_empty() && kept.len() < given.len() {
-                let names = kept.iter().map(|&name| name.to_owned()).collect();
                 steps.push(Cell {
-                    target_modules: Some(TargetModules::Names(names)),
+                    target_modules: Some(names(&kept)),
                     ..cell.clone()
                 });
                 given = kept;
@@ -58,6 +64,10 @@ pub(super) const TARGET_MODULES: Technique = Technique {
         )
     },
 };
+
+fn names(names: &[&str]) -> TargetModules {
+    TargetModules::Names(names.iter().map(|&name| name.to_owned()).collect())
+}
 
 /// The linear layers of attention, by the last parts of their names.
 fn attention(model: &ModelConfig) -> Vec<&'static str> {

@@ -19,6 +19,7 @@ pub fn check(config: &ModelConfig, options: &ModelOptions, stack: Stack) -> Resu
     let Some(adapter) = &options.adapter else {
         return Ok(());
     };
+    check_choice(config, adapter)?;
     check_ia3(config, adapter)?;
     if adapter.adapter().is_of_norms() && config.tuned_norms().is_none() {
         return Err(ArchError::TunedNorms(config.family.name()));
@@ -85,11 +86,11 @@ type Adapted = (String, &'static Module);
 /// The linear layers that get an adapter. PEFT gives one to a head that is named.
 fn adapted(config: &ModelConfig, adapter: &AdapterOptions, stack: Stack) -> Vec<Adapted> {
     let linear = config.modules().filter(|(_, module)| module.kind == Kind::Linear);
-    let has_head = stack == Stack::Torch && adapter.target_modules != Some(TargetModules::AllLinear);
-    let head = config.family.description().head.iter();
-    let head = head.filter(|module| has_head && module.kind == Kind::TokenHead);
-    let layers = linear.chain(head.map(|module| (module.path.to_owned(), module)));
-    layers.filter(|(name, _)| config.adapts(adapter, name)).collect()
+    let linear = linear.filter(|(name, _)| config.adapts(adapter, name));
+    let head = config.adapted_head(adapter).filter(|_| stack == Stack::Torch);
+    linear
+        .chain(head.map(|module| (module.path.to_owned(), module)))
+        .collect()
 }
 
 /// Checks that no search for a pattern gives up, which would look like a name that does not match.
@@ -97,7 +98,7 @@ fn check_searches(config: &ModelConfig, options: &ModelOptions) -> Result<(), Ar
     let adapter = options.adapter.as_ref();
     let target = adapter.and_then(|adapter| match &adapter.target_modules {
         Some(TargetModules::Pattern(pattern)) => Some(pattern),
-        None | Some(TargetModules::AllLinear | TargetModules::Names(_)) => None,
+        None | Some(TargetModules::AllLinear | TargetModules::Peft | TargetModules::Names(_)) => None,
     });
     let method = adapter.map(|adapter| adapter.method.options());
     let ranks = method
@@ -159,6 +160,9 @@ fn check_layers(config: &ModelConfig, adapter: &AdapterOptions, stack: Stack) ->
             false => Ok(()),
         };
     };
+    if stack == Stack::Candle && config.adapted_head(adapter).is_some() {
+        return Err(ArchError::AdaptedHead(pattern.to_string()));
+    }
     if has_none {
         return Err(ArchError::NoModule {
             key: "target_modules".to_owned(),
@@ -186,12 +190,24 @@ fn other_modules(config: &ModelConfig) -> impl Iterator<Item = String> {
     config.modules().flat_map(with_outer)
 }
 
+/// Checks that PEFT chooses layers, where it is asked to.
+fn check_choice(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), ArchError> {
+    let is_open = adapter.target_modules == Some(TargetModules::Peft);
+    match config.family.chosen_layers(adapter.adapter()) {
+        None if is_open && !matches!(adapter.method, AdapterMethod::Ia3(_)) => {
+            Err(ArchError::PeftModules(config.family.name()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Checks that PEFT chooses the layers that IA3 scales, where a cell does not.
 fn check_ia3(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), ArchError> {
     let AdapterMethod::Ia3(ia3) = &adapter.method else {
         return Ok(());
     };
-    let is_open = adapter.target_modules.is_none() || ia3.feedforward_modules.is_none();
+    let is_open =
+        matches!(adapter.target_modules, None | Some(TargetModules::Peft)) || ia3.feedforward_modules.is_none();
     if is_open && config.ia3().is_none() {
         return Err(ArchError::Ia3Modules(config.family.name()));
     }

@@ -8,7 +8,7 @@ use crate::module::Size::{Hidden, Intermediate, Keys, Queries, Vocabulary};
 use crate::module::{embedding, linear, rms_norm, token_head};
 use crate::releases::Releases;
 
-/// A decoder with Llama's modules and sizes. It has no name, and nothing is known of PEFT's choices or older releases.
+/// A decoder with Llama's modules and sizes. It has no name, and nothing is known of older releases.
 pub(super) const DECODER: Description = Description {
     model_type: "",
     class: "",
@@ -38,8 +38,6 @@ pub(super) const DECODER: Description = Description {
         block: &[Intermediate],
         head: &[],
     },
-    ia3: None,
-    tuned_norms: None,
     built_as: Some(Build::Decoder),
     rotates_shares: false,
     norms_by_heads: false,

@@ -2,7 +2,6 @@
 
 use super::base::ENCODER;
 use crate::description::{Build, Description, Fixed, WeightlessLeaves};
-use crate::ia3::Ia3Modules;
 use crate::module::Bias::Always;
 use crate::module::Size::{Hidden, Intermediate, Labels, Positions, TokenTypes, Vocabulary};
 use crate::module::{classifier, embedding, layer_norm, linear, padded_embedding};
@@ -38,10 +37,6 @@ pub(crate) const FAMILY: Description = Description {
         block: &[Hidden, Intermediate, Hidden],
         head: &[Hidden, Hidden],
     },
-    ia3: Some(Ia3Modules {
-        targets: &["key", "value", "output.dense"],
-        feedforward: &["output.dense"],
-    }),
     built_as: Some(Build::Bert),
     has_output_modules: true,
     keys: &["layer_norm_eps", "type_vocab_size"],

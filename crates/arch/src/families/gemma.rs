@@ -22,7 +22,6 @@ pub(crate) const FAMILY: Description = Description {
         linear("mlp.up_proj", &[Intermediate, Hidden], Never),
         linear("mlp.down_proj", &[Hidden, Intermediate], Never),
     ],
-    tuned_norms: Some(&["input_layernorm", "post_attention_layernorm", "norm"]),
     returns_cache: false,
     both_masks: false,
     key_names: &[],

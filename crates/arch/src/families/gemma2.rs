@@ -3,7 +3,6 @@
 
 use super::base::DECODER;
 use crate::description::{Defaults, Description, Fixed, Windows};
-use crate::ia3::QUERIES_AND_VALUES;
 use crate::module::Bias::{Attention, Never};
 use crate::module::Size::{Hidden, Intermediate, Keys, Queries, Vocabulary};
 use crate::module::{centered_norm, linear, scaled_embedding, token_head};
@@ -30,14 +29,6 @@ pub(crate) const FAMILY: Description = Description {
         centered_norm("model.norm", &[Hidden]),
         token_head("lm_head", &[Vocabulary, Hidden]),
     ],
-    ia3: QUERIES_AND_VALUES,
-    tuned_norms: Some(&[
-        "input_layernorm",
-        "post_attention_layernorm",
-        "pre_feedforward_layernorm",
-        "post_feedforward_layernorm",
-        "norm",
-    ]),
     returns_cache: true,
     both_masks: true,
     releases: Some(Releases::GEMMA_2),

@@ -2,14 +2,11 @@
 
 use super::base::DECODER;
 use crate::description::Description;
-use crate::ia3::KEYS_AND_VALUES;
 use crate::releases::{Gap, Releases};
 
 pub(crate) const FAMILY: Description = Description {
     model_type: "llama",
     class: "Llama",
-    ia3: KEYS_AND_VALUES,
-    tuned_norms: Some(&["input_layernorm", "post_attention_layernorm", "norm"]),
     returns_cache: true,
     releases: Some(Releases {
         oldest: 30,

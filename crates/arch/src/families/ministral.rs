@@ -6,9 +6,7 @@ use crate::description::Description;
 pub(crate) const FAMILY: Description = Description {
     model_type: "ministral",
     class: "Ministral",
-    // PEFT chooses neither, and no release before 5 has been studied.
-    ia3: None,
-    tuned_norms: None,
+    // No release before 5 has been studied.
     releases: None,
     both_masks: qwen2::FAMILY.both_masks,
     keys: &["layer_types", "sliding_window"],

@@ -1,15 +1,12 @@
 //! Mistral: transformers' `MistralForCausalLM`. Llama without biases, with a sliding window.
 
 use super::base::DECODER;
-use super::llama;
 use crate::description::{Defaults, Description, Windows};
 use crate::releases::Releases;
 
 pub(crate) const FAMILY: Description = Description {
     model_type: "mistral",
     class: "Mistral",
-    ia3: llama::FAMILY.ia3,
-    tuned_norms: llama::FAMILY.tuned_norms,
     releases: Some(Releases {
         oldest: 34,
         sdpa_from: 37,

@@ -2,7 +2,6 @@
 
 use super::base::DECODER;
 use crate::description::{Defaults, Description, Windows};
-use crate::ia3::QUERIES_AND_VALUES;
 use crate::module::Bias::{Always, Never};
 use crate::module::Size::{Hidden, Intermediate, Keys, Queries};
 use crate::module::{linear, rms_norm};
@@ -22,8 +21,6 @@ pub(crate) const FAMILY: Description = Description {
         linear("mlp.up_proj", &[Intermediate, Hidden], Never),
         linear("mlp.down_proj", &[Hidden, Intermediate], Never),
     ],
-    ia3: QUERIES_AND_VALUES,
-    tuned_norms: Some(&["post_attention_layernorm"]),
     both_masks: true,
     releases: Some(Releases {
         oldest: 37,

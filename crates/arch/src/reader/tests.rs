@@ -89,6 +89,8 @@ fn bitsandbytes_alone_quantises_what_is_planned() {
     );
     let gptq = checked(json!({"bits": 4, "quant_method": "gptq"})).unwrap_err();
     assert!(gptq.contains("weights that GPTQ quantised"), "{gptq}");
+    let unnamed = checked(json!({"bits": 4, "group_size": 128})).unwrap_err();
+    assert!(unnamed.contains("weights that another program quantised"), "{unnamed}");
 }
 
 #[test]
@@ -125,7 +127,7 @@ fn other_families_are_errors_that_name_those_that_are_known() {
 
 #[test]
 fn a_decoder_with_another_head_is_an_error() {
-    let headless = refused(llama(&json!({"architectures": ["LlamaForSequenceClassification"]})));
+    let headless = refused(llama(&json!({"architectures": ["LlamaModel"]})));
     assert!(headless.contains("LlamaForCausalLM is"), "{headless}");
 }
 
@@ -300,9 +302,21 @@ fn gemmas_keys_are_read() {
     assert_eq!(read(text).unwrap().family, Family::Gemma3);
     let images =
         json!({"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "text_config": {}});
-    let message = read(images).unwrap_err();
+    assert_eq!(
+        read(images).unwrap_err(),
+        "a gemma3 model has parts beside its text model, which has a configuration of its own in `text_config`; write those keys \
+         into a config.json with `model_type: gemma3_text`, or plan a preset of its size"
+    );
+    let sizes = json!({"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34});
+    let message = read(json!({"model_type": "gemma3", "text_config": sizes})).unwrap_err();
     assert!(
-        message.contains("unknown model family gemma3;") && message.contains("gemma3_text"),
+        message.ends_with("or plan a preset of its size: `model: gemma-3-4b`"),
+        "{message}"
+    );
+    let classifier = read(json!({"model_type": "llama", "architectures": ["LlamaForSequenceClassification"]}));
+    let message = classifier.unwrap_err();
+    assert!(
+        message.starts_with("`architectures` names LlamaForSequenceClassification, which is no language model"),
         "{message}"
     );
 }

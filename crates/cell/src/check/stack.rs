@@ -272,7 +272,7 @@ impl Cell {
     fn check_partial_loss(&self) -> Checked {
         let invalid = |message: &str| Invalid::new("loss", message);
         let adapts_head = match &self.target_modules {
-            None | Some(TargetModules::AllLinear) => false,
+            None | Some(TargetModules::AllLinear | TargetModules::Peft) => false,
             Some(named) => named.contains("lm_head"),
         };
         if self.method().is_some() && adapts_head {

@@ -25,7 +25,6 @@ struct Adapter {
     config: peft::Config,
     keys: Vec<Key>,
     place_of_task: Place,
-    place_of_targets: Place,
 }
 
 const TARGETS: &str = "target_modules";
@@ -54,18 +53,20 @@ fn read(text: &Text) -> Result<Box<dyn Config>, Diagnostic> {
         keys: keys.into_iter().map(stated).collect(),
         config,
         place_of_task: text.place("task_type"),
-        place_of_targets: text.place(TARGETS),
     }))
 }
 
 impl Config for Adapter {
-    fn keys(&self, _: &Node) -> Vec<Key> {
-        self.keys.clone()
+    fn keys(&self, cell: &Node) -> Vec<Key> {
+        // Modules that the file leaves open may be written beside it.
+        let is_open = self.config.target_modules.is_none();
+        let is_written = |name: &str| cell.get(&[name]).is_some_and(|written| !written.is_null());
+        let yields = |key: &Key| is_open && key.name == TARGETS && is_written(TARGETS);
+        self.keys.iter().filter(|key| !yields(key)).cloned().collect()
     }
 
     fn unsuited(&self, cell: &Node, place: Place) -> Vec<Diagnostic> {
-        let mistakes = [self.other_task(cell, place), self.no_targets(cell, place)];
-        mistakes.into_iter().flatten().collect()
+        self.other_task(cell, place).into_iter().collect()
     }
 }
 
@@ -85,21 +86,6 @@ impl Adapter {
         let written = cell.get(&["task"]);
         let mistake = Diagnostic::new(message).label(written.map_or(place, |task| task.place), "");
         Some(mistake.label(self.place_of_task, "task_type"))
-    }
-
-    /// The mistake of a configuration that leaves the modules open where PEFT would choose.
-    fn no_targets(&self, cell: &Node, place: Place) -> Option<Diagnostic> {
-        let is_written = cell.get(&[TARGETS]).is_some_and(|written| !written.is_null());
-        if !self.config.adapter().is_of_all_layers() || self.config.target_modules.is_some() || is_written {
-            return None;
-        }
-        let message = format!(
-            "{KEY}: `{TARGETS}` is left open in {}, and PEFT would choose by the model",
-            self.name
-        );
-        let mistake = Diagnostic::new(message).label(place, "");
-        let mistake = mistake.label(self.place_of_targets, TARGETS);
-        Some(mistake.help(format!("write `{TARGETS}` beside `{KEY}`")))
     }
 }
 
