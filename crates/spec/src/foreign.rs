@@ -2,7 +2,6 @@
 
 /// Where to log.
 const LOG_INTERVAL: &str = "write `record: {log_interval: ...}` in the spec, next to `defaults`";
-const IN_4_BITS: &str = "write `dtype: int4`";
 const NO_LOADER: &str = "leave it out: samples are tokenised before the training, and no worker process loads them";
 const NOT_PINNED: &str = "leave it out: no batch is copied from page-locked memory";
 const FSDP: &str = "write `distributed: fsdp` with `world_size`, and accelerate's keys without their `fsdp_` in `fsdp_config`, or \
@@ -26,7 +25,7 @@ const EVALUATED_ONCE: &str = "leave it out: our trainer has `eval_fraction`, the
                               plans of PyTorch's stack have the training's steps alone";
 
 /// The keys, each with the help of its error.
-const FOREIGN: [(&str, &str); 123] = [
+const FOREIGN: [(&str, &str); 119] = [
     // Of TRL's SFTConfig.
     ("dataset_text_field", TEXT_COLUMN),
     (
@@ -62,10 +61,6 @@ const FOREIGN: [(&str, &str); 123] = [
     ("val_set_size", "write `eval_fraction`"),
     ("pad_to_sequence_len", "write `padding: max_length`, or leave it out"),
     (
-        "train_on_inputs",
-        "write `data: {completion_only_loss: false}` for prompts with completions whose prompts are predicted, too",
-    ),
-    (
         "roles_to_train",
         "write `data: {assistant_only_loss: true}`, which predicts what the assistant says",
     ),
@@ -85,8 +80,6 @@ const FOREIGN: [(&str, &str); 123] = [
     ),
     ("log_interval", LOG_INTERVAL),
     ("logging_steps", LOG_INTERVAL),
-    ("load_in_4bit", IN_4_BITS),
-    ("load_in_8bit", "write `dtype: int8`"),
     (
         "quantization_config",
         "write `dtype: int4`, and keys such as `bnb_4bit_use_double_quant` beside it",
@@ -194,10 +187,6 @@ const FOREIGN: [(&str, &str); 123] = [
     ("use_apollo", OTHER_OPTIMIZER),
     ("use_adam_mini", OTHER_OPTIMIZER),
     (
-        "max_samples",
-        "leave it out: `max_steps` ends the training, and all samples are read",
-    ),
-    (
         "rope_scaling",
         "it belongs to the model: its config.json has `rope_scaling`",
     ),
@@ -294,6 +283,56 @@ const FOREIGN: [(&str, &str); 123] = [
     ),
 ];
 
+const CSV_AS_USUAL: &str =
+    "values have double quotes where they need them, and the first line is the header; write the file so";
+const UTF_8: &str = "files are UTF-8; convert it, as with `iconv -f latin1 -t utf8`";
+const TEXTS_AS_THEY_ARE: &str = "leave it out: the values of such a file are texts, as they are written";
+
+/// Options of Python's datasets for the files of `data`.
+const OF_DATA: [(&str, &str); 24] = [
+    ("header", CSV_AS_USUAL),
+    ("names", CSV_AS_USUAL),
+    ("column_names", CSV_AS_USUAL),
+    ("quotechar", CSV_AS_USUAL),
+    ("quoting", CSV_AS_USUAL),
+    ("escapechar", CSV_AS_USUAL),
+    ("doublequote", CSV_AS_USUAL),
+    ("comment", CSV_AS_USUAL),
+    ("skiprows", CSV_AS_USUAL),
+    ("skipinitialspace", CSV_AS_USUAL),
+    (
+        "on_bad_lines",
+        "a row with other columns than the header is an error; mend the file",
+    ),
+    ("encoding", UTF_8),
+    ("encoding_errors", UTF_8),
+    ("na_values", TEXTS_AS_THEY_ARE),
+    ("keep_default_na", TEXTS_AS_THEY_ARE),
+    ("na_filter", TEXTS_AS_THEY_ARE),
+    ("thousands", TEXTS_AS_THEY_ARE),
+    ("decimal", TEXTS_AS_THEY_ARE),
+    ("dtype", TEXTS_AS_THEY_ARE),
+    ("usecols", "leave it out: only the columns of a sample are read"),
+    ("columns", "leave it out: only the columns of a sample are read"),
+    (
+        "field",
+        "the array of a file that is an object is found where it is the only one; write others as a file of their own",
+    ),
+    (
+        "filters",
+        "all samples are read, or the first ones with `max_samples`; write those that are meant as a file of their own",
+    ),
+    (
+        "keep_linebreaks",
+        "leave it out: a line has no end; `sample_by: document` keeps those within a file",
+    ),
+];
+
+/// The help for a key of `data` that Python's datasets has.
+pub(super) fn of_data(key: &str) -> Option<&'static str> {
+    OF_DATA.iter().find(|(known, _)| *known == key).map(|(_, help)| *help)
+}
+
 /// The help for a key of other programs, by the last part of its name, in any case.
 pub(super) fn foreign(name: &str) -> Option<&'static str> {
     let last = name.rsplit('.').next().unwrap_or(name);
@@ -318,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_key_is_found_below_a_section_and_in_any_case() {
-        assert_eq!(foreign("training.load_in_4bit"), Some(IN_4_BITS));
+        assert_eq!(foreign("training.num_workers"), Some(NO_LOADER));
         assert!(foreign("tokenizers_parallelism").is_some());
         assert_eq!(foreign("rank"), None);
     }

@@ -14,7 +14,7 @@ use yaml::tree::{Node, Scalar, Value};
 
 use super::aliases;
 use super::as_setting::option_of;
-use super::foreign::foreign;
+use super::foreign::{foreign, of_data};
 use super::ours::ours;
 use super::overrides::{Flag, Overrides, PREFIX};
 use super::schema::settable;
@@ -211,7 +211,7 @@ fn set(setting: &str, source: u32, mistakes: &mut Mistakes) -> Result<Layer, Dia
         mistakes.leave_open(near);
         return Err(Diagnostic::new(format!("{} names no key", quoted(name)))
             .at(key)
-            .help_if(ours(&path.join("."), Some(value.trim()), false).or_else(|| suggested_key(&path.join(".")))));
+            .help_if(help(&path, value.trim())));
     }
     let value = yaml::parse(value, source, (setting.len() - value.len()) as u32, Budget::SPEC);
     let value = value.inspect_err(|_| mistakes.leave_open(Some(&path[0])))?;
@@ -221,6 +221,15 @@ fn set(setting: &str, source: u32, mistakes: &mut Mistakes) -> Result<Layer, Dia
         key,
         value,
     })
+}
+
+/// What would be right for a setting that names no key.
+fn help(path: &[String], value: &str) -> Option<String> {
+    let name = path.join(".");
+    let of_data = name.strip_prefix("data.").and_then(of_data).map(str::to_owned);
+    of_data
+        .or_else(|| ours(&name, Some(value), false))
+        .or_else(|| suggested_key(&name))
 }
 
 fn sweep_is_set(key: Place) -> Diagnostic {

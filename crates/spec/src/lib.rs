@@ -68,6 +68,7 @@ mod study_file;
 mod sweep;
 mod type_values;
 mod typed;
+mod whose;
 mod written;
 
 pub use aliases::{near, suggestion};

@@ -25,6 +25,7 @@ use super::key_path::lies_in;
 use super::layers::{self, Layer, highest};
 use super::on_oom::{OnOom, Rung};
 use super::origin::Origin;
+use super::ours::in_spec;
 use super::overrides::Overrides;
 use super::pin_axes::{Pinned, pin_axes};
 use super::read::{cannot_read, read_text};
@@ -32,6 +33,7 @@ use super::selection::Selection;
 use super::study::{Study, StudyCell};
 use super::sweep::{self, Sweep};
 use super::type_values::{check_axes, check_defaults};
+use super::whose::foreign_file;
 use super::written::Written;
 use crate::typed;
 
@@ -88,7 +90,7 @@ fn finish(mut study: Study, path: &Path, overrides: &Overrides) -> Result<Study,
 
 fn check_root(tree: Node) -> Result<Node, Diagnostic> {
     if tree.as_map().is_some() {
-        return Ok(tree);
+        return foreign_file(&tree).map_or(Ok(tree), Err);
     }
     let message = if tree.is_null() {
         "the spec is empty".into()
@@ -247,7 +249,8 @@ fn read_sections(tree: &mut Node) -> (Option<Study>, Mistakes) {
             .path
             .first()
             .filter(|_| error.is_unknown_key() && error.path.len() == 1);
-        let help = key.and_then(|key| place_of_key(key));
+        let value = error.unknown.as_ref().and_then(|unknown| unknown.value.as_deref());
+        let help = key.and_then(|key| place_of_key(key, value));
         let mut diagnostic = error.diagnostic("");
         if let Some(help) = help {
             diagnostic.help = vec![help];
@@ -261,14 +264,20 @@ fn read_sections(tree: &mut Node) -> (Option<Study>, Mistakes) {
     (study, mistakes)
 }
 
-/// The section that a key at the root belongs to.
-fn place_of_key(key: &str) -> Option<String> {
+/// The section that a key at the root belongs to, by our name of it.
+fn place_of_key(key: &str, value: Option<&str>) -> Option<String> {
     if keys::is_known(&[key.to_owned()]) {
         Some(format!("`{key}` is a key of a cell and belongs under `defaults`"))
     } else if ["grid", "zip", "exclude", "include", "sample"].contains(&key) {
         Some(format!("`{key}` belongs under `sweep`"))
     } else {
-        None
+        let help = in_spec(key, value)?;
+        let is_key = help.starts_with("write `") && !help.contains(" next to `defaults`");
+        Some(if is_key {
+            format!("{help} under `defaults`")
+        } else {
+            help
+        })
     }
 }
 

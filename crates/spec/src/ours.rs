@@ -3,6 +3,8 @@
 
 use cell::Cell;
 use cell::keys::moved;
+use options::CHAT_TEMPLATES;
+use serde_json::Value;
 use yaml::Budget;
 use yaml::de;
 
@@ -14,7 +16,7 @@ use super::foreign::foreign;
 const VALUE: &str = "VALUE";
 
 /// Names that people give our keys on a command line, besides those in other programs' configurations.
-const SHORT: [(&str, &str); 53] = [
+const SHORT: [(&str, &str); 56] = [
     ("context", "max_seq_length"),
     ("context_length", "max_seq_length"),
     ("context_len", "max_seq_length"),
@@ -68,20 +70,70 @@ const SHORT: [(&str, &str); 53] = [
     ("pretrained_model_name_or_path", "model"),
     ("quantization_type", "bnb_4bit_quant_type"),
     ("target_linear", "target_modules"),
+    ("additional_target", "modules_to_save"),
+    ("lora_modules_to_save", "modules_to_save"),
+    ("val_size", "eval_fraction"),
 ];
+
+/// What another program's key does here.
+enum Meant {
+    /// These keys with these values.
+    Settings(Vec<(String, String)>),
+    /// What a text says of it, in the words of a spec.
+    Words(String),
+}
 
 /// The options that do what another program's flag or key does; `None` if nothing does. `value` is what it was given,
 /// and `is_named` is true if a model is named in place of a spec.
 pub fn ours(name: &str, value: Option<&str>, is_named: bool) -> Option<String> {
+    Some(match meant(name, value)? {
+        Meant::Words(help) => as_settings(&help, is_named),
+        Meant::Settings(settings) => written(&settings, |key, value| option_of(key, value, is_named)),
+    })
+}
+
+/// The keys of a spec that do what another program's key does; `None` if nothing does.
+pub(crate) fn in_spec(name: &str, value: Option<&str>) -> Option<String> {
+    Some(match meant(name, value)? {
+        Meant::Words(help) => help,
+        Meant::Settings(settings) => {
+            let help = written(&settings, as_yaml);
+            let defaults = Cell::default();
+            let is_default = |(key, value): &(String, String)| {
+                let default = defaults.resolved_value(key);
+                let parsed = serde_json::from_str::<Value>(value);
+                default == parsed.unwrap_or_else(|_| value.as_str().into())
+            };
+            match settings.iter().all(is_default) {
+                true => help.replacen("write ", "leave it out: the default is ", 1),
+                false => help,
+            }
+        }
+    })
+}
+
+fn written(settings: &[(String, String)], write: impl Fn(&str, &str) -> String) -> String {
+    let written = settings.iter().map(|(key, value)| format!("`{}`", write(key, value)));
+    format!("write {}", written.collect::<Vec<_>>().join(" and "))
+}
+
+/// `data: {path: x}` for the key `data.path` and `x`.
+fn as_yaml(key: &str, value: &str) -> String {
+    let value = if value == VALUE { "..." } else { value };
+    match key.split_once('.') {
+        Some((first, rest)) => format!("{first}: {{{}}}", as_yaml(rest, value)),
+        None => format!("{key}: {value}"),
+    }
+}
+
+fn meant(name: &str, value: Option<&str>) -> Option<Meant> {
     let name = name.to_lowercase().replace('-', "_");
     if let Some(help) = in_words(&name, value) {
-        return Some(help);
+        return Some(Meant::Words(help));
     }
     if let Some(settings) = by_value(&name, value) {
-        let options = settings
-            .iter()
-            .map(|(key, value)| format!("`{}`", option_of(key, value, is_named)));
-        return Some(format!("write {}", options.collect::<Vec<_>>().join(" and ")));
+        let settings = settings.into_iter().map(|(key, value)| (key.to_owned(), value));
+        return Some(Meant::Settings(settings.collect()));
     }
     let short = SHORT
         .iter()
@@ -102,29 +154,29 @@ pub fn ours(name: &str, value: Option<&str>, is_named: bool) -> Option<String> {
     let known = || moved(&name).map(str::to_owned);
     let own = || cell::keys::named().find(|key| *key == name).map(str::to_owned);
     match short.or_else(alias).or_else(known).or_else(own) {
-        Some(key) => Some(format!("write `{}`", option_of(&key, &fitting(&key, value), is_named))),
-        None => foreign(&name).map(|help| as_settings(help, is_named)),
+        Some(key) => {
+            let value = fitting(&key, value);
+            Some(Meant::Settings(vec![(key, value)]))
+        }
+        None => foreign(&name).map(|help| Meant::Words(help.to_owned())),
     }
 }
 
 /// The help for names that no key stands for.
 fn in_words(name: &str, value: Option<&str>) -> Option<String> {
-    match name {
-        "vram" | "vram_gb" | "mem" | "memory" | "gpu_mem" | "gpu_memory" => {
-            let size = value.unwrap_or(VALUE);
-            let unit = if size.parse::<f64>().is_ok() { "GB" } else { "" };
-            Some(format!("write `--gpu {size}{unit}`, a size such as 24GB"))
-        }
-        _ if name.starts_with("quant") => {
-            let value = value?.to_lowercase();
-            let others = ["gptq", "awq", "hqq", "eetq", "aqlm", "quanto", "torchao", "fp8"];
-            let other = others.into_iter().find(|other| value.contains(other))?;
-            Some(format!(
-                "weights that {other} quantised are not planned; bitsandbytes' are `dtype=int4` and `dtype=int8`"
-            ))
-        }
-        _ => None,
+    let is_off = |value: &str| matches!(value.to_lowercase().as_str(), "false" | "no" | "0");
+    if name == "load_in_8bit" && value.is_some_and(is_off) {
+        return Some("leave it out: `dtype` says the format of the weights".into());
     }
+    if !name.starts_with("quant") {
+        return None;
+    }
+    let value = value?.to_lowercase();
+    let others = ["gptq", "awq", "hqq", "eetq", "aqlm", "quanto", "torchao", "fp8"];
+    let other = others.into_iter().find(|other| value.contains(other))?;
+    Some(format!(
+        "weights that {other} quantised are not planned; bitsandbytes' are `dtype: int4` and `dtype: int8`"
+    ))
 }
 
 /// The settings for names whose value decides which key is meant.
@@ -133,10 +185,15 @@ fn by_value(name: &str, value: Option<&str>) -> Option<Vec<(&'static str, String
     let is_off = matches!(given.as_str(), "false" | "no" | "none" | "off" | "0" | "disabled");
     let one = |key, value: &str| Some(vec![(key, value.to_owned())]);
     match name {
+        "vram" | "vram_gb" | "mem" | "memory" | "gpu_mem" | "gpu_memory" => {
+            let size = value.unwrap_or(VALUE);
+            let unit = if size.parse::<f64>().is_ok() { "GB" } else { "" };
+            one("gpu", &format!("{size}{unit}"))
+        }
         "load_in_4bit" | "load_in_8bit" | "4bit" | "8bit" | "nf4" | "int4" | "int8" if !is_off => {
             one("dtype", if name.contains('8') { "int8" } else { "int4" })
         }
-        "load_in_4bit" | "load_in_8bit" => one("dtype", "bfloat16"),
+        "load_in_4bit" => one("dtype", "bfloat16"),
         "quantization" | "quant" | "quantize" | "quantization_bit" | "quantization_method" | "bits" => {
             match given.as_str() {
                 _ if is_off || given.contains("16") => one("dtype", "bfloat16"),
@@ -215,6 +272,27 @@ fn by_value(name: &str, value: Option<&str>) -> Option<Vec<(&'static str, String
             ("distributed", "deepspeed".into()),
             ("zero_optimization.stage", value.unwrap_or(VALUE).to_owned()),
         ]),
+        "template" | "chat_template" if CHAT_TEMPLATES.contains(&given.as_str()) => one("data.chat_template", &given),
+        "max_samples" => one("data.max_samples", value.unwrap_or(VALUE)),
+        "betas" | "adam_betas" => {
+            let mut given = value
+                .unwrap_or_default()
+                .trim_matches(['[', ']', '(', ')'])
+                .split(',')
+                .map(str::trim);
+            let mut next = || {
+                given
+                    .next()
+                    .filter(|beta| beta.parse::<f64>().is_ok())
+                    .unwrap_or(VALUE)
+                    .to_owned()
+            };
+            Some(vec![("adam_beta1", next()), ("adam_beta2", next())])
+        }
+        "train_on_prompt" | "train_on_inputs" if is_off => one("data.completion_only_loss", "true"),
+        "train_on_prompt" | "train_on_inputs" => one("data.completion_only_loss", "false"),
+        "pissa_init" if is_off => one("lora.init_lora_weights", "true"),
+        "pissa_init" => one("lora.init_lora_weights", "pissa"),
         "disable_gradient_checkpointing" => one("gradient_checkpointing", "none"),
         "use_galore" => one("optim", "galore"),
         _ => None,
@@ -288,6 +366,11 @@ mod tests {
             ("double_quant", None, "write `--set bnb_4bit_use_double_quant=true`"),
             ("liger", Some("false"), "write `--set loss=full`"),
             ("use_dora", Some("false"), "write `--set adapter=lora`"),
+            (
+                "adam_betas",
+                Some("[0.9, 0.95]"),
+                "write `--set adam_beta1=0.9` and `--set adam_beta2=0.95`",
+            ),
             ("fsdp", Some("no"), "write `--set distributed=ddp`"),
             ("mixed_precision", Some("no"), "write `--set autocast=none`"),
             (
@@ -296,11 +379,11 @@ mod tests {
                 "write `--set gradient_checkpointing=VALUE`",
             ),
             ("dataset_name", Some("alpaca"), "write `--data alpaca`"),
-            ("vram", Some("24"), "write `--gpu 24GB`, a size such as 24GB"),
+            ("vram", Some("24"), "write `--gpu 24GB`"),
             (
                 "quantization",
                 Some("awq"),
-                "weights that awq quantised are not planned; bitsandbytes' are `dtype=int4` and `dtype=int8`",
+                "weights that awq quantised are not planned; bitsandbytes' are `--set dtype=int4` and `--set dtype=int8`",
             ),
             ("use_cache", Some("true"), "write `--set torch.use_cache=true`"),
             ("finetuning_type", Some("full"), "write `--set rank=0`"),

@@ -86,7 +86,13 @@ fn relocate(tree: &mut Node, folder: &Path) {
         let path: Vec<&str> = iter::once("defaults").chain(key.split('.')).collect();
         let is_preset = |node: &&Node| key == "model" && node.text().is_some_and(|name| !name.contains('/'));
         if let Some(node) = tree.get(&path).filter(|node| !is_preset(node)) {
-            let node = relocated(node, folder);
+            let mut node = relocated(node, folder);
+            // A name without a slash is that of a preset.
+            if let (true, Value::Scalar(scalar)) = (key == "model", &mut node.value)
+                && !scalar.text.contains('/')
+            {
+                scalar.text = format!("./{}", scalar.text).into();
+            }
             let path: Vec<String> = path.into_iter().map(str::to_owned).collect();
             tree.set(&path, node.place, node);
         }

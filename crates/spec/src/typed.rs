@@ -8,6 +8,8 @@ use yaml::de::{self, Error, Unknown};
 use yaml::tree::Node;
 
 use super::aliases::suggestion;
+use super::foreign::of_data;
+use super::ours::in_spec;
 
 /// Reads a `T` from `node`.
 pub(crate) fn read<T: DeserializeOwned>(node: &Node) -> Result<T, Error> {
@@ -46,7 +48,13 @@ fn unknown_key(unknown: &Unknown) -> Mistake {
         None if expected.contains(&"use_cache") && keys::moved(&format!("torch.{key}")).is_some() => {
             Mistake::new("the key has moved").help(format!("write `{key}: ...` beside `torch`"))
         }
-        None => Mistake::new("unknown key").help(known(key, expected)),
+        None => {
+            Mistake::new("unknown key").help(match of_data(key).filter(|_| expected.contains(&"messages_column")) {
+                Some(help) => help.to_owned(),
+                None if is_cell => known_of_cell(unknown),
+                None => known(key, expected),
+            })
+        }
     }
 }
 
@@ -64,6 +72,16 @@ pub(crate) fn spaced(word: &str, expected: &[&str]) -> Option<String> {
     expected
         .contains(&key)
         .then(|| format!("a space is missing: `{key}: {value}`"))
+}
+
+/// The help for a key that a cell does not have: what does the same, with the value that it was given.
+fn known_of_cell(unknown: &Unknown) -> String {
+    let Unknown {
+        word, expected, value, ..
+    } = unknown;
+    spaced(word, expected)
+        .or_else(|| in_spec(word, value.as_deref()))
+        .unwrap_or_else(|| known(word, expected))
 }
 
 fn known(word: &str, expected: &[&str]) -> String {

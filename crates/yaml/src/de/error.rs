@@ -7,6 +7,7 @@ use serde::de;
 
 use crate::diagnostic::Diagnostic;
 use crate::place::Place;
+use crate::tree::Node;
 
 /// A mistake, and the key that it is in.
 #[derive(Debug, Clone)]
@@ -30,6 +31,8 @@ pub struct Unknown {
     pub is_key: bool,
     /// The names that there are.
     pub expected: &'static [&'static str],
+    /// What stands behind an unknown key, as YAML on one line.
+    pub value: Option<String>,
 }
 
 impl From<Mistake> for Error {
@@ -57,6 +60,14 @@ impl Error {
     pub(super) fn within(mut self, segment: &str, place: Place) -> Self {
         self.place.get_or_insert(place);
         self.path.insert(0, segment.to_owned());
+        self
+    }
+
+    /// Notes the value of a key that is unknown.
+    pub(super) fn with_value(mut self, value: &Node) -> Self {
+        if let Some(unknown) = self.unknown.as_mut().filter(|unknown| unknown.is_key) {
+            unknown.value = Some(value.to_flow_yaml());
+        }
         self
     }
 
@@ -118,6 +129,7 @@ impl de::Error for Error {
             word: field.to_owned(),
             is_key: true,
             expected,
+            value: None,
         };
         Self {
             unknown: Some(Box::new(unknown)),
@@ -130,6 +142,7 @@ impl de::Error for Error {
             word: variant.to_owned(),
             is_key: false,
             expected,
+            value: None,
         };
         Self {
             unknown: Some(Box::new(unknown)),

@@ -214,7 +214,7 @@ impl<'n> MapAccess<'n> for Entries<'n> {
         let key_reader = BorrowedStrDeserializer::new(key);
         seed.deserialize(key_reader)
             .map(Some)
-            .map_err(|error: Error| error.within(key, entry.key))
+            .map_err(|error: Error| error.with_value(&entry.value).within(key, entry.key))
     }
 
     fn next_value_seed<T: DeserializeSeed<'n>>(&mut self, seed: T) -> Result<T::Value, Error> {
