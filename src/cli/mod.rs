@@ -12,6 +12,7 @@ mod commands;
 mod compare;
 mod comparison_view;
 mod completions;
+mod data;
 mod devices;
 mod export;
 mod fetch;

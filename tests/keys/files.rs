@@ -82,17 +82,33 @@ fn write_data(write: &dyn Fn(&str, &str)) {
     write("pairs.jsonl", &lines(40, &mut pairs));
     let mut chats = |_| {
         let mut chat = |least: usize, most: usize| {
-            let (question, answer) = (random.words(least, most), random.words(least, most));
-            json!([{ "role": "user", "content": question }, { "role": "assistant", "content": answer }])
+            let mut message = |role: &str, speaker: &str| {
+                let (content, draft) = (random.words(least, most), random.words(least + 8, most + 8));
+                json!({ "role": role, "speaker": speaker, "content": content, "draft": draft })
+            };
+            json!([message("user", "the cat"), message("assistant", "a dog")])
         };
-        json!({ "messages": chat(3, 6), "dialog": chat(7, 10) })
+        let (messages, dialog) = (chat(3, 6), chat(7, 10));
+        json!({ "messages": messages, "dialog": dialog, "about": random.words(4, 8), "functions": [{ "name": random.words(4, 8) }] })
     };
     write("chats.jsonl", &lines(40, &mut chats));
+    let rows: Vec<String> = (0..40)
+        .map(|_| format!("{},{};{}", random.words(2, 3), random.words(4, 6), random.words(8, 12)))
+        .collect();
+    write("table.csv", &format!("text,x;text\n{}\n", rows.join("\n")));
+    let lines: Vec<String> = (0..40)
+        .map(|_| format!("{}\n{}", random.words(4, 10), random.words(2, 3)))
+        .collect();
+    write("lines.txt", &lines.join("\n\n"));
     let paragraphs: Vec<String> = (0..40).map(|_| random.words(4, 10)).collect();
     write("texts.txt", &paragraphs.join("\n\n"));
     write(
         "plain.jinja",
         "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}",
+    );
+    write(
+        "tools.jinja",
+        "{% for t in tools or [] %}{{ t.name }}\n{% endfor %}{% for m in messages %}{{ m['content'] }}\n{% endfor %}",
     );
     write(
         "long.jinja",

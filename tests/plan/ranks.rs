@@ -190,7 +190,7 @@ fn what_is_not_of_ranks_is_refused() {
             "stack: torch, world_size: 2, distributed: fsdp, dtype: bfloat16, torch: { device_map: true }",
             "the CPU loads what FSDP shares",
         ),
-        ("stack: torch, deepspeed: ds.json", "write `distributed: deepspeed`"),
+        ("stack: torch, deepspeed: ds.json", "write `deepspeed_config: ds.json`"),
         (
             "stack: torch, zero_optimization: { stage: 3 }",
             "says how DeepSpeed's ZeRO shares a model",
@@ -322,7 +322,7 @@ fn what_is_not_of_ranks_is_refused() {
              max_new_tokens: 4 } }",
             "how a model generates under DeepSpeed",
         ),
-        ("stack: torch, num_processes: 2", "did you mean `world_size`?"),
+        ("stack: torch, num_processes: 2", "write `world_size: 2`"),
         ("stack: torch, gpu: 2xt4", "several GPUs are `--gpu 2xa100-80gb`"),
     ] {
         let spec = format!("name: x\ndefaults: {{ model: tiny, {keys} }}\n");

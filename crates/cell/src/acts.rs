@@ -72,6 +72,17 @@ pub(super) const PAIRS: &str =
     "model: ./files/model, weights: random, data: {path: files/pairs.jsonl}, batch_size: 4, padding: longest";
 pub(super) const CHATS: &str = "model: ./files/model, weights: random, batch_size: 4, padding: longest, \
      data: {path: files/chats.jsonl, chat_template: files/plain.jinja}";
+pub(super) const CHATS_BY_FIELD: &str = "model: ./files/model, weights: random, batch_size: 4, padding: longest, \
+     data: {path: files/chats.jsonl, chat_template: files/plain.jinja, content_field: draft}";
+pub(super) const CHATS_WITH_TOOLS: &str = "model: ./files/model, weights: random, batch_size: 4, padding: longest, \
+     data: {path: files/chats.jsonl, chat_template: files/tools.jinja}";
+pub(super) const PAIRS_OF_COLUMNS: &str = "model: ./files/model, weights: random, batch_size: 4, padding: longest, \
+     max_seq_length: 128, data: {path: files/pairs.jsonl, prompt_template: '{prompt} ', completion_column: completion}";
+/// Values that commas and semicolons part, and lines of text.
+pub(super) const TABLE: &str =
+    "model: ./files/model, weights: random, data: {path: files/table.csv}, batch_size: 4, padding: longest";
+pub(super) const LINES: &str =
+    "model: ./files/model, weights: random, data: {path: files/lines.txt}, batch_size: 4, padding: longest";
 pub(super) const LABELS: &str = "model: ./files/bert, weights: random, task: sequence_classification, num_labels: 3, \
      data: {path: files/texts.jsonl}, batch_size: 4, padding: longest";
 pub(super) const SPLITS: &str =

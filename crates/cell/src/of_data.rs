@@ -1,6 +1,9 @@
 //! What is known of the keys of `data`.
 
-use super::acts::{CHATS, LABELS, LOGNORMAL, LONGEST, Move::*, PAIRS, SPLITS, TEXTS, UNIFORM, both, candle, torch};
+use super::acts::{
+    CHATS, CHATS_BY_FIELD, CHATS_WITH_TOOLS, LABELS, LINES, LOGNORMAL, LONGEST, Move::*, PAIRS, PAIRS_OF_COLUMNS,
+    SPLITS, TABLE, TEXTS, UNIFORM, both, candle, torch,
+};
 use super::facts::{Facts, TORCH};
 
 pub(super) const DATA: &[(&str, Facts)] = &[
@@ -67,9 +70,39 @@ pub(super) const DATA: &[(&str, Facts)] = &[
         Facts::acting(&[both(CHATS, "dialog", &[Bytes, Loss, Tokens], &[Bytes])]),
     ),
     (
+        "prompt_template",
+        Facts::acting(&[both(
+            PAIRS_OF_COLUMNS,
+            "'{prompt} {question} '",
+            &[Bytes, Loss, Tokens],
+            &[Bytes],
+        )]),
+    ),
+    (
+        "system_column",
+        Facts::acting(&[both(CHATS, "about", &[Bytes, Loss, Tokens], &[Bytes])]),
+    ),
+    (
+        "tools_column",
+        Facts::acting(&[both(CHATS_WITH_TOOLS, "functions", &[Bytes, Loss, Tokens], &[Bytes])]),
+    ),
+    (
+        "role_field",
+        Facts::acting(&[candle(CHATS_BY_FIELD, "speaker", &[Loss])]).of_training(),
+    ),
+    (
+        "content_field",
+        Facts::acting(&[both(CHATS, "draft", &[Bytes, Loss, Tokens], &[Bytes])]),
+    ),
+    (
+        "roles",
+        Facts::acting(&[both(CHATS, "{user: the one who asks}", &[Loss, Tokens], &[Bytes])]),
+    ),
+    (
         "chat_template",
         Facts::acting(&[both(CHATS, "files/long.jinja", &[Bytes, Loss, Tokens], &[Bytes])]),
     ),
+    ("eos_token", Facts::acting(&[both(PAIRS, "the", &[Loss], &[Bytes])])),
     (
         "completion_only_loss",
         Facts::acting(&[candle(PAIRS, "false", &[Bytes, Loss])]).of_training(),
@@ -92,6 +125,15 @@ pub(super) const DATA: &[(&str, Facts)] = &[
             &[Bytes],
         )]),
     ),
+    (
+        "sep",
+        Facts::acting(&[both(TABLE, "';'", &[Bytes, Loss, Tokens], &[Bytes])]),
+    ),
+    (
+        "sample_by",
+        Facts::acting(&[both(LINES, "line", &[Bytes, Loss, Tokens], &[Bytes])]),
+    ),
+    ("max_samples", Facts::acting(&[both(TEXTS, "8", &[Loss], &[Bytes])])),
     (
         "split",
         Facts::acting(&[both(SPLITS, "test", &[Bytes, Loss, Tokens], &[Bytes])]),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use hub::HubName;
+use options::CHAT_TEMPLATES;
 use serde_json::Value;
 
 use super::Cell;
@@ -14,6 +15,8 @@ enum Other {
     Model,
     /// A data set of the Hub.
     DataSet,
+    /// A chat template by name.
+    Template,
     /// Nothing.
     None,
 }
@@ -28,7 +31,7 @@ const PATHS: [(&str, Other); 9] = [
     ("data.path", Other::DataSet),
     ("data.eval_path", Other::DataSet),
     ("data.forgetting_path", Other::DataSet),
-    ("data.chat_template", Other::None),
+    ("data.chat_template", Other::Template),
 ];
 
 /// The keys of a cell that name files, relative to the spec: a path, or a list of paths.
@@ -62,6 +65,7 @@ impl Cell {
             Other::Model if self.is_preset() => return true,
             Other::Model => HubName::of_model(path),
             Other::DataSet => HubName::of_data(path),
+            Other::Template => return CHAT_TEMPLATES.contains(&path) && !folder.join(path).exists(),
             Other::None => return false,
         };
         name.is_ok_and(|name| name.is_some()) && !folder.join(path).exists()

@@ -167,7 +167,7 @@ impl Iterator for Shuffled<'_> {
     fn next(&mut self) -> Option<Vec<u32>> {
         self.steps_left = self.steps_left.checked_sub(1)?;
         let mut samples = Vec::with_capacity(self.effective);
-        // A data set has at least the samples of one effective batch, so this ends.
+        // There is a sample at least, so this ends.
         while samples.len() < self.effective {
             if self.taken == self.epoch.len() {
                 if !samples.is_empty() && !self.wraps {

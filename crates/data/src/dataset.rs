@@ -5,12 +5,14 @@ use std::iter;
 use arch::ModelConfig;
 use base::text::hex;
 use options::DataOptions;
+use records::LeftOut;
 use sha2::{Digest, Sha256};
 
 use super::{
     Batches, DataError, Order, Sampler,
     collate::Collator,
     micro_batch::MicroBatch,
+    reading::Reading,
     sampler::Found,
     samples::{Contents, Samples},
     skipped::SkippedParts,
@@ -25,10 +27,11 @@ pub struct Dataset {
     separator: Option<u32>,
     sha256: String,
     skipped: SkippedParts,
+    reading: Reading,
 }
 
 impl Dataset {
-    /// Splits `samples` into those held out and the others, which must fill a step.
+    /// Splits `samples` into those held out and the others.
     pub(super) fn new(
         options: &DataOptions,
         samples: Samples,
@@ -41,18 +44,30 @@ impl Dataset {
             targets,
             contents,
         } = samples;
+        let sampler = Sampler::new(options, lengths.into(), targets.into(), found)?;
+        let mut reading = found.reading.clone();
+        sampler
+            .remark(options)
+            .into_iter()
+            .for_each(|remark| reading.take_for(remark));
         Ok(Self {
-            sampler: Sampler::new(options, lengths.into(), targets.into(), found)?,
+            sampler,
             contents,
             separator,
             sha256,
             skipped: found.skipped,
+            reading,
         })
     }
 
-    /// Samples of each part that were left out, and those that are worth a remark.
-    pub fn skipped(&self) -> SkippedParts {
-        self.skipped
+    /// Sentences for the user: what samples are taken for, and what of them is not read or left out.
+    pub fn remarks(&self) -> impl Iterator<Item = String> {
+        self.reading.remarks().chain(self.skipped.remarks())
+    }
+
+    /// The numbers of samples to train on that were left out; `None` if there are none.
+    pub fn left_out(&self) -> Option<LeftOut> {
+        self.skipped.left_out()
     }
 
     /// The order of the samples, trained on and held out.

@@ -31,6 +31,8 @@ pub enum DataError {
     NoMatch { pattern: PathBuf },
     #[error("{pattern}: not a pattern of files: {reason}", pattern = pattern.display())]
     Pattern { pattern: PathBuf, reason: String },
+    #[error("{path}: {what} of files, which is not read; unpack it", path = path.display())]
+    Archive { path: PathBuf, what: &'static str },
     #[error("{path}: the file changed while it was read; wait until it is complete, and run again", path = path.display())]
     Changed { path: PathBuf },
     #[error(
@@ -55,6 +57,11 @@ pub enum DataError {
         offset: u64,
         what: &'static str,
     },
+    #[error(
+        "{path}:{line}: a carriage return stands alone, as old programs end lines; a line ends in a newline: convert the file",
+        path = path.display()
+    )]
+    CarriageReturn { path: PathBuf, line: u64 },
     #[error("{place}: a sample is longer than {limit} MiB")]
     TooLong { place: String, limit: usize },
     #[error("{path}:{line}:{column}: not a JSON object: {reason}", path = path.display())]
@@ -83,10 +90,22 @@ pub enum DataError {
         meant: String,
     },
     #[error(
-        "{place}: no column `messages`, no `prompt` and `completion`, and no `text`; there are: {columns}; name yours: \
-         `column`, `prompt_column` and `completion_column`, or `messages_column`"
+        "{place}: no column `messages`, no `prompt` and `completion`, no `instruction` and `output`, and no `text`; there are: \
+         {columns}; name yours: `column`, `prompt_column` and `completion_column`, or `messages_column`{help}"
     )]
-    NoForm { place: String, columns: String },
+    NoForm {
+        place: String,
+        columns: String,
+        help: String,
+    },
+    #[error(
+        "{place}: column `{column}`: {reason}; name what is read, such as `data: {{column: text}}`, or leave the column out"
+    )]
+    Refused {
+        place: String,
+        column: String,
+        reason: String,
+    },
     #[error("{place}: `{key}` is not for {form}; leave it out, or name the columns of another form")]
     KeyOfForm {
         place: String,
@@ -122,6 +141,8 @@ pub enum DataError {
          names one that its tokenizer has; name an `eos_token` in its tokenizer_config.json"
     )]
     NoEosToken { model: String },
+    #[error("`data.eos_token: {token}`: the tokenizer of `{model}` has no such token; name one that it has")]
+    UnknownToken { token: String, model: String },
     #[error("{place}: column `{column}` is {got}, not text")]
     NotText { place: String, column: String, got: String },
     #[error("{place}: column `{column}` {reason}")]
@@ -194,15 +215,15 @@ pub enum DataError {
     )]
     Empty { origin: String, skipped: Skipped },
     #[error(
-        "{origin}: a step of `batch_size` × `gradient_accumulation_steps` = {batch_size} × {accumulation} needs {needed} \
-         samples, and there are {samples} to train on; lower one of them or give more data",
-        needed = batch_size * accumulation
+        "{origin}: a micro-batch of `batch_size: {batch_size}` needs as many samples, and there {are} {samples} to train on; \
+         lower it or give more data{help}",
+        are = if *samples == 1 { "is" } else { "are" }
     )]
     TooFew {
         origin: String,
         batch_size: usize,
-        accumulation: usize,
         samples: usize,
+        help: &'static str,
     },
     #[error(
         "`packing_separator: eos`: the config.json of {model} names no `eos_token_id` of its vocabulary; name one there, or \

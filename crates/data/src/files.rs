@@ -4,7 +4,7 @@ use std::fs::{self, File, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use hub::Roots;
+use hub::{Roots, SplitError};
 use options::{DataFile, DataFormat};
 
 use super::DataError;
@@ -30,7 +30,8 @@ pub fn all_files(file: &DataFile, roots: &Roots) -> Vec<PathBuf> {
     let mut all: Vec<_> = parts
         .flat_map(|part| files(&part.file, roots).unwrap_or_default())
         .collect();
-    all.extend(file.chat_template.as_ref().map(|template| roots.path(template)));
+    let template = file.chat_template.as_ref().map(|template| roots.path(template));
+    all.extend(template.filter(|path| file.named_template().is_none() || path.is_file()));
     all
 }
 
@@ -77,26 +78,50 @@ pub(super) fn is_glob(path: &str) -> bool {
 }
 
 /// The data in a folder, by name: all files whose extension names a format, but for hidden ones and those about the
-/// data. If names say a split, those of the one that is asked for.
+/// data. If it has none, those of the folders in it, as Python's `datasets` reads them. If names say a split, those of the one that is asked for.
 fn in_folder(folder: &Path, file: &DataFile) -> Result<Vec<PathBuf>, DataError> {
     let read_error = |source| DataError::Read {
         path: folder.into(),
         source,
     };
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).map_err(read_error)? {
-        let path = entry.map_err(read_error)?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let is_asked_for = file.format.is_none() || file.format == DataFormat::of_path(&name);
-        if is_asked_for && path.is_file() {
-            names.push(name);
-        }
-    }
-    let names = hub::files_of_folder(&names, file.split.as_deref()).map_err(|error| DataError::Split {
+    let found = |depth| -> Result<_, DataError> {
+        let mut names = Vec::new();
+        names_in(folder, "", depth, &mut names).map_err(read_error)?;
+        names.retain(|name| file.format.is_none() || file.format == DataFormat::of_path(name));
+        Ok(hub::files_of_folder(&names, file.split.as_deref()))
+    };
+    let names = match found(0)? {
+        Err(SplitError::NoData) => found(DEEPEST)?,
+        names => names,
+    };
+    let names = names.map_err(|error| DataError::Split {
         path: folder.display().to_string(),
         error,
     })?;
     Ok(names.into_iter().map(|name| folder.join(name)).collect())
+}
+
+/// Folders below a folder that are looked into, if it has no data itself, and names that are taken of them.
+const DEEPEST: usize = 8;
+const MOST_NAMES: usize = 100_000;
+
+/// The names of the files in a folder and in those below it, with theirs before them. Hidden folders are left out, and
+/// those that a link leads to.
+fn names_in(folder: &Path, before: &str, depth: usize, names: &mut Vec<String>) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let whole = format!("{before}{name}");
+        if entry.path().is_file() {
+            names.push(whole);
+        } else if depth > 0 && entry.file_type()?.is_dir() && !name.starts_with(['.', '_']) {
+            names_in(&entry.path(), &format!("{whole}/"), depth - 1, names)?;
+        }
+        if names.len() > MOST_NAMES {
+            return Err(std::io::Error::other(format!("it has more than {MOST_NAMES} files")));
+        }
+    }
+    Ok(())
 }
 
 /// The files that match a pattern, by name. The name of the folder that it starts at is no pattern.

@@ -1,72 +1,82 @@
-//! The form of a file's samples: texts, prompts with completions, or messages.
+//! The form of a file's samples: texts, prompts with completions, or conversations.
 
-use options::DataFile;
+use options::{ALPACA, DataFile, PromptTemplate};
 use serde_json::{Map, Value};
 
 use super::DataError;
+use super::conversation::Fields;
 use super::formats::{Place, Row, TEXT_COLUMN, kind, missing};
+use super::prompt::{self, HISTORY, INPUT, INSTRUCTION, OUTPUT, SYSTEM, Task};
+use super::sample::{Conversation, Sample};
 
 const PROMPT_COLUMN: &str = "prompt";
 const COMPLETION_COLUMN: &str = "completion";
-const MESSAGES_COLUMN: &str = "messages";
+const MESSAGES_COLUMNS: [&str; 3] = ["messages", "conversations", "conversation"];
+const CHOSEN_COLUMN: &str = "chosen";
+const REJECTED_COLUMN: &str = "rejected";
+const TOOLS_COLUMN: &str = "tools";
+/// TRL's column of a template's variables.
+const VARIABLES_COLUMN: &str = "chat_template_kwargs";
 
-/// The columns that hold a sample.
+/// Variables of a template that a sample cannot set.
+const RESERVED: [&str; 4] = ["messages", "tools", "documents", "add_generation_prompt"];
+
+/// Columns that mean something which is not done, with the reason. They are an error where no key says what is read.
+const REFUSED: [(&str, &str); 7] = [
+    ("images", "models are trained on text alone"),
+    ("image", "models are trained on text alone"),
+    ("videos", "models are trained on text alone"),
+    ("video", "models are trained on text alone"),
+    ("audios", "models are trained on text alone"),
+    ("audio", "models are trained on text alone"),
+    ("input_ids", "these samples are tokenised already, and texts are read"),
+];
+
+/// Pairs of columns that some data sets have, for the help of an error.
+const PAIRS: [[&str; 2]; 6] = [
+    ["question", "answer"],
+    ["query", "response"],
+    ["instruction", "response"],
+    ["prompt", "response"],
+    ["input", "output"],
+    ["article", "summary"],
+];
+
+/// The columns that hold a sample, and what is made of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) struct Form {
+    kind: Kind,
+    /// True if instructions, and prompts that are made of columns, become conversations.
+    as_conversations: bool,
+    fields: Fields,
+    /// A key of the spec that is for conversations alone.
+    conversation_key: Option<&'static str>,
+    system_column: String,
+    tools_column: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
     /// A column of texts.
     Text(String),
-    /// A column of prompts and one of completions.
+    /// A column of prompts and one of completions, both texts or both lists of messages.
     PromptCompletion { prompt: String, completion: String },
-    /// A column of lists of messages.
-    Messages(String),
-}
-
-/// A sample as the file has it.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Sample {
-    Text(String),
-    PromptCompletion {
-        prompt: String,
+    /// A prompt made of columns, and a column of completions.
+    Template {
+        template: PromptTemplate,
         completion: String,
     },
-    /// A conversation; the messages from `completion` on complete the prompt of those before.
-    Messages {
-        messages: Vec<Value>,
-        completion: Option<usize>,
-    },
-}
-
-impl Sample {
-    /// The messages that a chat template makes a text of.
-    pub(super) fn messages(&self) -> usize {
-        match self {
-            Self::Messages { messages, .. } => messages.len(),
-            Self::Text(_) | Self::PromptCompletion { .. } => 0,
-        }
-    }
-
-    /// Bytes of its text, about.
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Self::Text(text) => text.len(),
-            Self::PromptCompletion { prompt, completion } => prompt.len() + completion.len(),
-            Self::Messages { messages, .. } => messages.iter().map(value_bytes).sum(),
-        }
-    }
-}
-
-fn value_bytes(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len(),
-        Value::Array(values) => values.iter().map(value_bytes).sum(),
-        Value::Object(values) => values.values().map(value_bytes).sum(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => 1,
-    }
+    /// Alpaca's columns.
+    Alpaca,
+    /// A column of lists of messages.
+    Messages(String),
+    /// The chosen one of two answers, with the column of the prompt if there is one.
+    Chosen { prompt: Option<String> },
 }
 
 impl Form {
-    /// The form of samples with these columns: the one that the spec names, or else `messages`, `prompt` and
-    /// `completion`, or `text`, whatever there is first. Samples with labels are texts.
+    /// The form of samples with these columns: the one that the spec names, or else what they are called. Samples with
+    /// labels are texts.
     ///
     /// # Errors
     /// There are no such columns, or a key of the spec is for another form.
@@ -76,42 +86,298 @@ impl Form {
         place: &str,
         has_labels: bool,
     ) -> Result<Self, DataError> {
-        let form = Self::named(file, has_labels).or_else(|| Self::found(columns));
         let names = || columns.iter().map(String::as_str);
-        let form = form.ok_or_else(|| DataError::NoForm {
-            place: place.into(),
-            columns: names().collect::<Vec<_>>().join(", "),
-        })?;
-        if let Some(column) = form
-            .columns()
-            .into_iter()
-            .find(|column| names().all(|name| name != *column))
+        let has = |column: &str| names().any(|name| name == column);
+        let named = Kind::named(file, has_labels);
+        if named.is_none()
+            && let Some((column, reason)) = REFUSED.into_iter().find(|(column, _)| has(column))
         {
+            return Err(DataError::Refused {
+                place: place.into(),
+                column: column.into(),
+                reason: reason.into(),
+            });
+        }
+        let kind = named.or_else(|| Kind::found(&has)).ok_or_else(|| {
+            let pair = PAIRS.into_iter().find(|pair| pair.iter().all(|column| has(column)));
+            let help = pair.map(|[prompt, completion]| {
+                format!(", such as `data: {{prompt_column: {prompt}, completion_column: {completion}}}`")
+            });
+            DataError::NoForm {
+                place: place.into(),
+                columns: names().collect::<Vec<_>>().join(", "),
+                help: help.unwrap_or_default(),
+            }
+        })?;
+        let given = [&file.system_column, &file.tools_column].into_iter().flatten();
+        let needed = kind.columns().into_iter().chain(given.map(String::as_str));
+        if let Some(column) = needed.into_iter().find(|column| !has(column)) {
             return Err(missing(place.into(), column, names()));
         }
+        let or = |given: &Option<String>, default: &str| given.clone().unwrap_or_else(|| default.into());
+        let form = Self {
+            as_conversations: file.chat_template.is_some(),
+            fields: Fields::of(file),
+            conversation_key: conversation_key(file, &kind),
+            system_column: or(&file.system_column, SYSTEM),
+            tools_column: or(&file.tools_column, TOOLS_COLUMN),
+            kind,
+        };
+        form.check_keys(file, place).map(|()| form)
+    }
+
+    /// Keys of the spec that say what is predicted are for some forms.
+    fn check_keys(&self, file: &DataFile, place: &str) -> Result<(), DataError> {
         let given = [
             ("completion_only_loss", file.completion_only_loss.is_some()),
             ("assistant_only_loss", file.assistant_only_loss == Some(true)),
         ];
-        let is_for = |key: &str| match &form {
-            Self::Text(_) => false,
-            Self::PromptCompletion { .. } => true,
-            Self::Messages(_) => key == "assistant_only_loss",
+        let is_for = |key: &str| match &self.kind {
+            Kind::Text(_) => false,
+            Kind::Messages(_) | Kind::Chosen { prompt: None } => key == "assistant_only_loss",
+            _ => true,
         };
         match given.into_iter().find(|(key, is_given)| *is_given && !is_for(key)) {
             Some((key, _)) => Err(DataError::KeyOfForm {
                 place: place.into(),
                 key,
-                form: form.noun(),
+                form: self.noun(),
             }),
-            None => Ok(form),
+            None => Ok(()),
         }
     }
 
+    /// The columns that each sample has.
+    pub(super) fn columns(&self) -> Vec<&str> {
+        self.kind.columns()
+    }
+
+    /// The columns that a sample may have.
+    pub(super) fn optional(&self) -> Vec<&str> {
+        let of_conversations = [&*self.system_column, &self.tools_column, VARIABLES_COLUMN];
+        match &self.kind {
+            Kind::Text(_) => Vec::new(),
+            Kind::Alpaca => [INPUT, HISTORY].into_iter().chain(of_conversations).collect(),
+            _ => of_conversations.to_vec(),
+        }
+    }
+
+    /// True for a column that a remark names already.
+    pub(super) fn leaves_out(&self, column: &str) -> bool {
+        matches!(self.kind, Kind::Chosen { .. }) && column == REJECTED_COLUMN
+    }
+
+    /// True if samples are texts.
+    pub(super) fn is_of_texts(&self) -> bool {
+        matches!(self.kind, Kind::Text(_))
+    }
+
+    /// True if samples are conversations, whatever their values are.
+    pub(super) fn is_of_conversations(&self) -> bool {
+        match &self.kind {
+            Kind::Messages(_) => true,
+            Kind::Alpaca | Kind::Template { .. } => self.as_conversations,
+            Kind::Text(_) | Kind::PromptCompletion { .. } | Kind::Chosen { .. } => false,
+        }
+    }
+
+    /// What the data are taken for, where a key could say something else.
+    pub(super) fn remark(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Alpaca if !self.as_conversations => Some(
+                "prompts are written in Alpaca's words; `data: {chat_template: ...}` makes conversations of them"
+                    .into(),
+            ),
+            Kind::Chosen { .. } => Some(format!(
+                "of each pair of answers `{CHOSEN_COLUMN}` is trained on, and `{REJECTED_COLUMN}` is not read"
+            )),
+            _ => None,
+        }
+    }
+
+    /// What samples are, for people.
+    pub(super) fn noun(&self) -> &'static str {
+        match &self.kind {
+            Kind::Text(_) => "texts",
+            Kind::PromptCompletion { .. } | Kind::Template { .. } => "prompts and completions",
+            Kind::Alpaca => "instructions and outputs",
+            Kind::Messages(_) => "messages",
+            Kind::Chosen { .. } => "chosen answers",
+        }
+    }
+
+    /// The sample in a row. What it does not need stays there.
+    ///
+    /// # Errors
+    /// A value is of another kind.
+    pub(super) fn sample(&self, row: &mut Row) -> Result<Sample, DataError> {
+        let Row { place, values } = row;
+        match &self.kind {
+            Kind::Text(column) => {
+                self.check_is_text(place)?;
+                Ok(Sample::Text(text(values, column, place)?))
+            }
+            Kind::Messages(column) => {
+                let conversation = self.fields.conversation(taken(values, column), column, place)?;
+                self.finish(conversation, values, place)
+            }
+            Kind::Alpaca => {
+                let task = Task::take(values, &self.system_column, place)?;
+                let output = text(values, OUTPUT, place)?;
+                match self.as_conversations {
+                    true => self.finish(answered(prompt::messages(&task, &output)), values, place),
+                    false => {
+                        self.check_is_text(place)?;
+                        Ok(Sample::PromptCompletion {
+                            prompt: prompt::alpaca(&task),
+                            completion: output,
+                        })
+                    }
+                }
+            }
+            Kind::Template { template, completion } => {
+                let completion = text(values, completion, place)?;
+                self.pair(prompt::filled(template, values, place)?, completion, values, place)
+            }
+            Kind::PromptCompletion { prompt, completion } => self.prompted(prompt, completion, values, place),
+            // The whole conversation, beside the text of its prompt.
+            Kind::Chosen { prompt: Some(prompt) } if values[prompt].is_string() && values[CHOSEN_COLUMN].is_array() => {
+                let messages = taken(values, CHOSEN_COLUMN);
+                let conversation = self.fields.conversation(messages, CHOSEN_COLUMN, place)?;
+                self.finish(conversation, values, place)
+            }
+            Kind::Chosen { prompt: Some(prompt) } => self.prompted(prompt, CHOSEN_COLUMN, values, place),
+            Kind::Chosen { prompt: None } => match taken(values, CHOSEN_COLUMN) {
+                Value::String(text) => {
+                    self.check_is_text(place)?;
+                    Ok(Sample::Text(text))
+                }
+                messages => {
+                    let conversation = self.fields.conversation(messages, CHOSEN_COLUMN, place)?;
+                    self.finish(conversation, values, place)
+                }
+            },
+        }
+    }
+
+    /// Checks that no key of the spec is for conversations, where a sample is a text.
+    fn check_is_text(&self, place: &Place) -> Result<(), DataError> {
+        match self.conversation_key {
+            None => Ok(()),
+            Some(key) => Err(DataError::KeyOfForm {
+                place: place.to_string(),
+                key,
+                form: "texts",
+            }),
+        }
+    }
+
+    /// A prompt and a completion, both texts or both lists of messages.
+    fn prompted(
+        &self,
+        prompt: &str,
+        completion: &str,
+        values: &mut Map<String, Value>,
+        place: &Place,
+    ) -> Result<Sample, DataError> {
+        if !values[prompt].is_array() && !values[completion].is_array() {
+            self.check_is_text(place)?;
+            return Ok(Sample::PromptCompletion {
+                prompt: text(values, prompt, place)?,
+                completion: text(values, completion, place)?,
+            });
+        }
+        let mut all = self.fields.conversation(taken(values, prompt), prompt, place)?;
+        let rest = self.fields.conversation(taken(values, completion), completion, place)?;
+        let first = all.messages.len();
+        all.completion = Some(first);
+        all.untrained
+            .extend(rest.untrained.into_iter().map(|index| first + index));
+        all.messages.extend(rest.messages);
+        self.finish(all, values, place)
+    }
+
+    /// A prompt that is made of columns, with its completion.
+    fn pair(
+        &self,
+        prompt: String,
+        completion: String,
+        values: &mut Map<String, Value>,
+        place: &Place,
+    ) -> Result<Sample, DataError> {
+        if !self.as_conversations {
+            self.check_is_text(place)?;
+            return Ok(Sample::PromptCompletion { prompt, completion });
+        }
+        let message = |role: &str, content: String| serde_json::json!({"role": role, "content": content});
+        let messages = vec![message("user", prompt), message("assistant", completion)];
+        self.finish(answered(messages), values, place)
+    }
+
+    /// The conversation with the system's text, the tools and the variables that stand beside it.
+    fn finish(
+        &self,
+        mut conversation: Conversation,
+        values: &mut Map<String, Value>,
+        place: &Place,
+    ) -> Result<Sample, DataError> {
+        let has_system = conversation.messages[0]["role"] == "system";
+        if let Some(Value::String(text)) = values.get(&self.system_column).filter(|_| !has_system) {
+            if !text.is_empty() {
+                let message = serde_json::json!({"role": "system", "content": text});
+                conversation.messages.insert(0, message);
+                conversation.completion = conversation.completion.map(|first| first + 1);
+                conversation.untrained.iter_mut().for_each(|index| *index += 1);
+            }
+            values.remove(&self.system_column);
+        }
+        let wrong = |column: &str, reason: &str| DataError::Messages {
+            place: place.to_string(),
+            column: column.into(),
+            reason: reason.into(),
+        };
+        conversation.tools = match values.remove(&self.tools_column) {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) if text.trim().is_empty() => None,
+            Some(Value::String(text)) => {
+                let tools = serde_json::from_str(&text).ok().filter(Value::is_array);
+                Some(tools.ok_or_else(|| wrong(&self.tools_column, "is no list of tools in JSON"))?)
+            }
+            Some(tools @ Value::Array(_)) => Some(tools),
+            Some(_) => return Err(wrong(&self.tools_column, "is no list of tools")),
+        };
+        conversation.variables = match values.remove(VARIABLES_COLUMN) {
+            None | Some(Value::Null) => Map::new(),
+            Some(Value::Object(variables)) => match RESERVED.iter().find(|name| variables.contains_key(**name)) {
+                None => variables,
+                Some(name) => {
+                    return Err(wrong(
+                        VARIABLES_COLUMN,
+                        &format!("has `{name}`, which is given already"),
+                    ));
+                }
+            },
+            Some(_) => return Err(wrong(VARIABLES_COLUMN, "is no map of a template's variables")),
+        };
+        Ok(Sample::Conversation(Box::new(conversation)))
+    }
+}
+
+impl Kind {
     fn named(file: &DataFile, has_labels: bool) -> Option<Self> {
         let or = |given: &Option<String>, default: &str| given.clone().unwrap_or_else(|| default.into());
         if let Some(column) = &file.messages_column {
             return Some(Self::Messages(column.clone()));
+        }
+        match file.prompt_template.as_deref() {
+            None => {}
+            Some(ALPACA) => return Some(Self::Alpaca),
+            // A template that cannot be read is an error of the spec.
+            Some(template) => {
+                let template = PromptTemplate::parse(template).ok()?;
+                let completion = or(&file.completion_column, COMPLETION_COLUMN);
+                return Some(Self::Template { template, completion });
+            }
         }
         if file.prompt_column.is_some() || file.completion_column.is_some() {
             return Some(Self::PromptCompletion {
@@ -122,69 +388,72 @@ impl Form {
         (has_labels || file.column.is_some()).then(|| Self::Text(or(&file.column, TEXT_COLUMN)))
     }
 
-    fn found(columns: &[String]) -> Option<Self> {
-        let has = |column: &str| columns.iter().any(|name| name == column);
-        if has(MESSAGES_COLUMN) {
-            return Some(Self::Messages(MESSAGES_COLUMN.into()));
+    fn found(has: &dyn Fn(&str) -> bool) -> Option<Self> {
+        if let Some(column) = MESSAGES_COLUMNS.into_iter().find(|column| has(column)) {
+            return Some(Self::Messages(column.into()));
         }
-        if has(PROMPT_COLUMN) && has(COMPLETION_COLUMN) {
+        let prompt = has(PROMPT_COLUMN).then(|| PROMPT_COLUMN.to_owned());
+        if has(CHOSEN_COLUMN) && has(REJECTED_COLUMN) {
+            return Some(Self::Chosen { prompt });
+        }
+        if let Some(prompt) = prompt.filter(|_| has(COMPLETION_COLUMN)) {
             return Some(Self::PromptCompletion {
-                prompt: PROMPT_COLUMN.into(),
+                prompt,
                 completion: COMPLETION_COLUMN.into(),
             });
+        }
+        if has(INSTRUCTION) && has(OUTPUT) {
+            return Some(Self::Alpaca);
         }
         has(TEXT_COLUMN).then(|| Self::Text(TEXT_COLUMN.into()))
     }
 
-    /// The columns that hold a sample.
-    pub(super) fn columns(&self) -> Vec<&str> {
+    fn columns(&self) -> Vec<&str> {
         match self {
             Self::Text(column) | Self::Messages(column) => vec![column],
             Self::PromptCompletion { prompt, completion } => vec![prompt, completion],
-        }
-    }
-
-    fn noun(&self) -> &'static str {
-        match self {
-            Self::Text(_) => "texts",
-            Self::PromptCompletion { .. } => "prompts and completions",
-            Self::Messages(_) => "messages",
-        }
-    }
-
-    /// The sample in a row.
-    ///
-    /// # Errors
-    /// A value is of another kind.
-    pub(super) fn sample(&self, row: &mut Row) -> Result<Sample, DataError> {
-        let Row { place, values } = row;
-        match self {
-            Self::Text(column) => Ok(Sample::Text(text(values, column, place)?)),
-            Self::Messages(column) => Ok(Sample::Messages {
-                messages: messages(values, column, place)?,
-                completion: None,
-            }),
-            Self::PromptCompletion { prompt, completion } => {
-                if !values[prompt].is_array() && !values[completion].is_array() {
-                    return Ok(Sample::PromptCompletion {
-                        prompt: text(values, prompt, place)?,
-                        completion: text(values, completion, place)?,
-                    });
-                }
-                let mut all = messages(values, prompt, place)?;
-                let first = all.len();
-                all.extend(messages(values, completion, place)?);
-                Ok(Sample::Messages {
-                    messages: all,
-                    completion: Some(first),
-                })
+            Self::Template { template, completion } => {
+                let mut columns: Vec<&str> = template.columns().collect();
+                columns.push(completion);
+                columns.sort_unstable();
+                columns.dedup();
+                columns
             }
+            Self::Alpaca => vec![INSTRUCTION, OUTPUT],
+            Self::Chosen { prompt: None } => vec![CHOSEN_COLUMN],
+            Self::Chosen { prompt: Some(prompt) } => vec![prompt, CHOSEN_COLUMN],
         }
     }
 }
 
+/// The first key of a spec that says something of conversations alone.
+fn conversation_key(file: &DataFile, kind: &Kind) -> Option<&'static str> {
+    let is_alpaca = *kind == Kind::Alpaca;
+    let keys = [
+        ("system_column", file.system_column.is_some() && !is_alpaca),
+        ("tools_column", file.tools_column.is_some()),
+        ("role_field", file.role_field.is_some()),
+        ("content_field", file.content_field.is_some()),
+        ("roles", file.roles.is_some()),
+    ];
+    keys.into_iter().find_map(|(key, is_given)| is_given.then_some(key))
+}
+
+/// A conversation whose last message is what is predicted.
+fn answered(messages: Vec<Value>) -> Conversation {
+    Conversation {
+        completion: Some(messages.len() - 1),
+        messages,
+        ..Conversation::default()
+    }
+}
+
+fn taken(values: &mut Map<String, Value>, column: &str) -> Value {
+    values.remove(column).unwrap_or_default()
+}
+
 fn text(values: &mut Map<String, Value>, column: &str, place: &Place) -> Result<String, DataError> {
-    match values[column].take() {
+    match taken(values, column) {
         Value::String(text) => Ok(text),
         other => Err(DataError::NotText {
             place: place.to_string(),
@@ -192,38 +461,6 @@ fn text(values: &mut Map<String, Value>, column: &str, place: &Place) -> Result<
             got: kind(&other).into(),
         }),
     }
-}
-
-/// A list of messages, each an object with a `role`.
-fn messages(values: &mut Map<String, Value>, column: &str, place: &Place) -> Result<Vec<Value>, DataError> {
-    let fail = |reason: String| DataError::Messages {
-        place: place.to_string(),
-        column: column.into(),
-        reason,
-    };
-    let messages = match values[column].take() {
-        Value::Array(messages) => messages,
-        other => return Err(fail(format!("is {}, not a list of messages", kind(&other)))),
-    };
-    if messages.is_empty() {
-        return Err(fail("is an empty list; a conversation has one message at least".into()));
-    }
-    for (index, message) in messages.iter().enumerate() {
-        let number = index + 1;
-        let Value::Object(keys) = message else {
-            return Err(fail(format!(
-                "has {} as message {number}, not `{{role, content}}`",
-                kind(message)
-            )));
-        };
-        if !keys.get("role").is_some_and(Value::is_string) {
-            let names = keys.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-            return Err(fail(format!(
-                "has no text `role` in message {number}; there are: {names}"
-            )));
-        }
-    }
-    Ok(messages)
 }
 
 #[cfg(test)]
@@ -234,96 +471,176 @@ mod tests {
 
     use super::*;
 
-    fn chosen(file: &DataFile, columns: &[&str]) -> Result<Form, String> {
+    fn chosen(file: &DataFile, columns: &[&str]) -> Result<Kind, String> {
         let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
-        Form::choose(file, &columns, "x.jsonl", false).map_err(|error| error.to_string())
+        let form = Form::choose(file, &columns, "x.jsonl", false);
+        form.map(|form| form.kind).map_err(|error| error.to_string())
+    }
+
+    fn with(change: impl FnOnce(&mut DataFile)) -> DataFile {
+        let mut file = DataFile::new("x.jsonl");
+        change(&mut file);
+        file
     }
 
     #[test]
     fn the_form_follows_from_the_columns_or_the_keys() {
         let plain = DataFile::new("x.jsonl");
-        let pair = |prompt: &str, completion: &str| Form::PromptCompletion {
+        let pair = |prompt: &str, completion: &str| Kind::PromptCompletion {
             prompt: prompt.into(),
             completion: completion.into(),
         };
-        let all = ["id", "text", "prompt", "completion", "messages"];
-        assert_eq!(chosen(&plain, &all).unwrap(), Form::Messages("messages".into()));
-        assert_eq!(chosen(&plain, &all[..4]).unwrap(), pair("prompt", "completion"));
-        assert_eq!(chosen(&plain, &all[..3]).unwrap(), Form::Text("text".into()));
-        let named = DataFile {
-            prompt_column: Some("id".into()),
-            ..plain.clone()
-        };
+        let all = [
+            "id",
+            "text",
+            "instruction",
+            "output",
+            "prompt",
+            "completion",
+            "messages",
+        ];
+        assert_eq!(chosen(&plain, &all).unwrap(), Kind::Messages("messages".into()));
+        assert_eq!(chosen(&plain, &all[..6]).unwrap(), pair("prompt", "completion"));
+        assert_eq!(chosen(&plain, &all[..4]).unwrap(), Kind::Alpaca);
+        assert_eq!(chosen(&plain, &all[..3]).unwrap(), Kind::Text("text".into()));
+        let shared = chosen(&plain, &["id", "conversations"]).unwrap();
+        assert_eq!(shared, Kind::Messages("conversations".into()));
+        let preference = chosen(&plain, &["prompt", "chosen", "rejected"]).unwrap();
+        assert_eq!(
+            preference,
+            Kind::Chosen {
+                prompt: Some("prompt".into())
+            }
+        );
+        let named = with(|file| file.prompt_column = Some("id".into()));
         assert_eq!(chosen(&named, &all).unwrap(), pair("id", "completion"));
-        let column = DataFile {
-            column: Some("quote".into()),
-            ..plain.clone()
-        };
+        let made = with(|file| {
+            (file.prompt_template, file.completion_column) = (Some("{text}: {id}".into()), Some("output".into()));
+        });
+        assert!(matches!(chosen(&made, &all).unwrap(), Kind::Template { completion, .. } if completion == "output"));
+        assert!(chosen(&made, &all[1..]).unwrap_err().contains("no column `id`"));
+        let column = with(|file| file.column = Some("quote".into()));
         assert_eq!(
             chosen(&column, &["quotes", "author"]).unwrap_err(),
             "x.jsonl: no column `quote`; there are: quotes, author; did you mean `quotes`?"
         );
+        let tools = with(|file| file.tools_column = Some("functions".into()));
+        assert!(chosen(&tools, &all).unwrap_err().contains("no column `functions`"));
+        let message = chosen(&plain, &["question", "answer"]).unwrap_err();
         assert_eq!(
-            chosen(&plain, &["quote", "author"]).unwrap_err(),
-            "x.jsonl: no column `messages`, no `prompt` and `completion`, and no `text`; there are: quote, author; name \
-             yours: `column`, `prompt_column` and `completion_column`, or `messages_column`"
+            message,
+            "x.jsonl: no column `messages`, no `prompt` and `completion`, no `instruction` and `output`, and no `text`; there \
+             are: question, answer; name yours: `column`, `prompt_column` and `completion_column`, or `messages_column`, such as \
+             `data: {prompt_column: question, completion_column: answer}`"
         );
     }
 
     #[test]
+    fn what_is_not_done_is_an_error_unless_a_key_says_what_is_read() {
+        let plain = DataFile::new("x.jsonl");
+        let message = chosen(&plain, &["messages", "images"]).unwrap_err();
+        assert!(
+            message.starts_with("x.jsonl: column `images`: models are trained on text alone"),
+            "{message}"
+        );
+        assert!(chosen(&plain, &["text", "input_ids"]).is_err());
+        let named = with(|file| file.column = Some("text".into()));
+        assert!(chosen(&named, &["text", "input_ids"]).is_ok());
+    }
+
+    #[test]
     fn a_loss_of_parts_needs_parts() {
-        let completion = DataFile {
-            completion_only_loss: Some(true),
-            ..DataFile::new("x.jsonl")
-        };
+        let completion = with(|file| file.completion_only_loss = Some(true));
         assert!(chosen(&completion, &["prompt", "completion"]).is_ok());
+        assert!(chosen(&completion, &["instruction", "output"]).is_ok());
         assert_eq!(
             chosen(&completion, &["text"]).unwrap_err(),
             "x.jsonl: `completion_only_loss` is not for texts; leave it out, or name the columns of another form"
         );
         assert!(chosen(&completion, &["messages"]).is_err());
-        let assistant = DataFile {
-            assistant_only_loss: Some(true),
-            ..DataFile::new("x.jsonl")
-        };
+        let assistant = with(|file| file.assistant_only_loss = Some(true));
         assert!(chosen(&assistant, &["messages"]).is_ok());
         assert!(chosen(&assistant, &["text"]).is_err());
     }
 
-    fn sample(form: &Form, values: Value) -> Result<Sample, String> {
+    /// The sample in a row, and the columns that it leaves there.
+    fn sample(file: &DataFile, values: Value) -> Result<(Sample, Vec<String>), String> {
         let Value::Object(values) = values else { panic!() };
+        let columns: Vec<String> = values.keys().cloned().collect();
+        let form = Form::choose(file, &columns, "x.jsonl", false).map_err(|error| error.to_string())?;
         let place = Place::line(&Path::new("x.jsonl").into(), 7);
-        form.sample(&mut Row { place, values })
-            .map_err(|error| error.to_string())
+        let mut row = Row { place, values };
+        let sample = form.sample(&mut row).map_err(|error| error.to_string())?;
+        Ok((sample, row.values.keys().cloned().collect()))
+    }
+
+    fn conversation(file: &DataFile, values: Value) -> (Conversation, Vec<String>) {
+        match sample(file, values).unwrap() {
+            (Sample::Conversation(conversation), rest) => (*conversation, rest),
+            (other, _) => panic!("{other:?}"),
+        }
     }
 
     #[test]
-    fn values_are_texts_or_messages() {
+    fn what_stands_beside_messages_is_a_part_of_them() {
+        let plain = DataFile::new("x.jsonl");
         let user = json!({"role": "user", "content": "a"});
-        let form = Form::found(&["messages".into()]).unwrap();
-        let read = sample(&form, json!({"messages": [user]})).unwrap();
-        let conversation = |messages: &[&Value], completion| Sample::Messages {
-            messages: messages.iter().map(|message| (*message).clone()).collect(),
-            completion,
-        };
-        assert_eq!(read, conversation(&[&user], None));
-        for (messages, reason) in [
-            (json!("a"), "is a string, not a list of messages"),
-            (json!([]), "is an empty list; a conversation has one message at least"),
-            (json!([user, 1]), "has a number as message 2, not `{role, content}`"),
-            (
-                json!([{"from": "human", "value": "a"}]),
-                "has no text `role` in message 1; there are: from, value",
-            ),
-        ] {
-            let message = sample(&form, json!({ "messages": messages })).unwrap_err();
-            assert_eq!(message, format!("x.jsonl:7: column `messages` {reason}"));
+        let tool = json!([{"type": "function", "function": {"name": "f"}}]);
+        let row = json!({
+            "id": 7, "messages": [user], "tools": tool, "system": "Be short.",
+            "chat_template_kwargs": {"enable_thinking": false},
+        });
+        let (read, rest) = conversation(&plain, row);
+        assert_eq!(
+            read.messages,
+            [json!({"role": "system", "content": "Be short."}), user.clone()]
+        );
+        assert_eq!((read.tools, rest), (Some(tool.clone()), vec!["id".to_owned()]));
+        assert_eq!(read.variables["enable_thinking"], false);
+        let as_text = json!({"messages": [user], "tools": tool.to_string()});
+        assert_eq!(conversation(&plain, as_text).0.tools, Some(tool));
+        let none = json!({"messages": [user], "tools": null, "system": ""});
+        assert_eq!(
+            conversation(&plain, none).0,
+            Conversation {
+                messages: vec![user.clone()],
+                ..Conversation::default()
+            }
+        );
+        for (tools, reason) in [(json!("f"), "in JSON"), (json!({"f": 1}), "list of tools")] {
+            let message = sample(&plain, json!({"messages": [user], "tools": tools})).unwrap_err();
+            assert!(
+                message.starts_with("x.jsonl:7: column `tools` is no list") && message.ends_with(reason),
+                "{message}"
+            );
         }
-        let pair = Form::found(&["prompt".into(), "completion".into()]).unwrap();
-        let read = sample(&pair, json!({"prompt": [user], "completion": [user, user]})).unwrap();
-        assert_eq!(read, conversation(&[&user, &user, &user], Some(1)));
-        let texts = sample(&pair, json!({"prompt": "p", "completion": "c"})).unwrap();
-        assert!(matches!(texts, Sample::PromptCompletion { .. }));
+    }
+
+    #[test]
+    fn prompts_and_completions_are_texts_or_messages() {
+        let plain = DataFile::new("x.jsonl");
+        let user = json!({"role": "user", "content": "a"});
+        let quiet = json!({"role": "assistant", "content": "b", "weight": 0});
+        let (read, _) = conversation(
+            &plain,
+            json!({"prompt": [user], "completion": [quiet, quiet], "system": "s"}),
+        );
+        assert_eq!(
+            (read.messages.len(), read.completion, read.untrained),
+            (4, Some(2), vec![2, 3])
+        );
+        let texts = json!({"prompt": "p", "completion": "c", "tools": []});
+        let (read, rest) = sample(&plain, texts.clone()).unwrap();
+        assert!(matches!(read, Sample::PromptCompletion { .. }));
+        assert_eq!(rest, ["tools"], "texts have none");
+        let made = with(|file| {
+            (file.prompt_template, file.chat_template) = (Some("Q: {prompt}".into()), Some("chatml".into()));
+        });
+        let (read, _) = conversation(&made, texts);
+        assert_eq!(
+            (read.messages[0]["content"].as_str(), read.completion),
+            (Some("Q: p"), Some(1))
+        );
         for (values, message) in [
             (
                 json!({"prompt": "p", "completion": 1}),
@@ -334,7 +651,39 @@ mod tests {
                 "x.jsonl:7: column `prompt` is a string, not a list of messages",
             ),
         ] {
-            assert_eq!(sample(&pair, values).unwrap_err(), message);
+            assert_eq!(sample(&plain, values).unwrap_err(), message);
         }
+    }
+
+    #[test]
+    fn of_pairs_of_answers_the_chosen_one_is_read() {
+        let plain = DataFile::new("x.jsonl");
+        let user = json!({"role": "user", "content": "a"});
+        let whole = json!({"chosen": [user], "rejected": [user]});
+        assert_eq!(conversation(&plain, whole).0.messages, [user]);
+        let texts = json!({"prompt": "p", "chosen": "c", "rejected": "r"});
+        let expected = Sample::PromptCompletion {
+            prompt: "p".into(),
+            completion: "c".into(),
+        };
+        assert_eq!(sample(&plain, texts).unwrap().0, expected);
+    }
+
+    #[test]
+    fn instructions_are_texts_or_conversations() {
+        let row = json!({"instruction": "Add.", "input": "1 2", "output": "3", "id": 7});
+        let (read, rest) = sample(&DataFile::new("x.jsonl"), row.clone()).unwrap();
+        let Sample::PromptCompletion { prompt, completion } = read else {
+            panic!()
+        };
+        assert!(prompt.ends_with("### Input:\n1 2\n\n### Response:\n") && completion == "3");
+        assert_eq!(rest, ["id"]);
+        let as_chat = with(|file| file.chat_template = Some("chatml".into()));
+        let (read, rest) = conversation(&as_chat, row);
+        assert_eq!((read.messages.len(), read.completion), (2, Some(1)));
+        assert_eq!(
+            (read.messages[0]["content"].as_str(), rest),
+            (Some("Add.\n1 2"), vec!["id".to_owned()])
+        );
     }
 }

@@ -64,6 +64,12 @@ impl TrainingSamples {
         })
     }
 
+    /// Sentences for the user: what samples are taken for, and what of them is not read or left out.
+    pub(super) fn remarks(&self, sampler: &Sampler, options: &DataOptions) -> impl Iterator<Item = String> {
+        let read = self.found.reading.remarks().chain(sampler.remark(options));
+        read.chain(self.found.skipped.remarks())
+    }
+
     /// Their order.
     ///
     /// # Errors
@@ -125,7 +131,7 @@ fn for_each_sample(
         skipped: Skipped::default(),
     };
     // A label counts even if its sample is left out: otherwise label numbers would depend on `max_seq_length`.
-    tokenise(&options.data, &tokeniser, &mut labels, roots, &mut |sample| {
+    found.reading = tokenise(&options.data, &tokeniser, &mut labels, roots, &mut |sample| {
         sieve.take(sample)
     })?;
     found.skipped.training = mem::take(&mut sieve.skipped);
@@ -137,7 +143,8 @@ fn for_each_sample(
                 return Ok(None);
             };
             let before = sieve.kept;
-            tokenise(&data, &tokeniser, &mut labels, roots, &mut |sample| sieve.take(sample))?;
+            let reading = tokenise(&data, &tokeniser, &mut labels, roots, &mut |sample| sieve.take(sample))?;
+            found.reading.and(reading);
             *skipped = mem::take(&mut sieve.skipped);
             match sieve.kept > before {
                 true => Ok(Some(before)),

@@ -1,13 +1,12 @@
 //! Samples as text, with the parts of it that are predicted.
 
 use std::borrow::Cow;
+use std::iter;
 use std::ops::Range;
 
-use serde_json::Value;
-
 use super::chat_template::{ChatTemplate, Marked};
-use super::form::Sample;
 use super::formats::Place;
+use super::sample::{Conversation, Sample};
 use super::{ChatTemplateError, DataError};
 
 /// A sample's text.
@@ -61,28 +60,42 @@ impl Renderer {
                     targets: None,
                 })
             }
-            Sample::Messages { messages, completion } => self.conversation(messages, *completion, place),
+            Sample::Conversation(conversation) => self.conversation(conversation, place),
         }
     }
 
-    fn conversation(
-        &self,
-        messages: &[Value],
-        completion: Option<usize>,
-        place: &Place,
-    ) -> Result<Rendered<'static>, DataError> {
+    /// True if the chat template reads this variable, as far as there is a template.
+    pub(super) fn reads(&self, variable: &str) -> bool {
+        self.template.as_ref().is_ok_and(|template| template.reads(variable))
+    }
+
+    /// True if this word stands in the chat template, or there is none.
+    pub(super) fn names(&self, word: &str) -> bool {
+        self.template.as_ref().map_or(true, |template| template.names(word))
+    }
+
+    fn conversation(&self, conversation: &Conversation, place: &Place) -> Result<Rendered<'static>, DataError> {
         let template = self.template.as_ref().map_err(|error| DataError::ChatTemplate {
             place: place.to_string(),
             error: error.clone(),
         })?;
-        let whole = template.render(messages, false, place)?;
-        let targets = match (self.assistant_only, template.marks_generation()) {
+        let whole = template.render(conversation, conversation.messages.len(), false, place)?;
+        let mut targets = match (self.assistant_only, template.marks_generation()) {
             (false, _) => None,
             (true, true) => Some(whole.parts.clone()),
-            (true, false) => Some(turns(template, messages, &whole, place)?),
+            (true, false) => {
+                let of_assistant = |index: usize| conversation.messages[index]["role"] == "assistant";
+                Some(turns(template, conversation, &of_assistant, &whole, place)?)
+            }
         };
-        let prompt = match completion.filter(|_| self.completion_only) {
-            Some(first) => Some(template.render(&messages[..first], true, place)?.text.into()),
+        if !conversation.untrained.is_empty() {
+            let is_untrained = |index: usize| conversation.untrained.contains(&index);
+            let untrained = turns(template, conversation, &is_untrained, &whole, place)?;
+            let all = targets.unwrap_or_else(|| iter::once(0..whole.text.len()).collect());
+            targets = Some(without(all, &untrained));
+        }
+        let prompt = match conversation.completion.filter(|_| self.completion_only) {
+            Some(first) => Some(template.render(conversation, first, true, place)?.text.into()),
             None => None,
         };
         Ok(Rendered {
@@ -94,26 +107,33 @@ impl Renderer {
     }
 }
 
-/// What the assistant says in each of its turns: what its message adds to the text that asks for it.
+/// What some messages add to the text of those before: of the assistant's, to the text that asks for them.
 fn turns(
     template: &ChatTemplate,
-    messages: &[Value],
+    conversation: &Conversation,
+    is_meant: &dyn Fn(usize) -> bool,
     whole: &Marked,
     place: &Place,
 ) -> Result<Vec<Range<usize>>, DataError> {
     let mut turns = Vec::new();
-    for (index, message) in messages.iter().enumerate() {
-        if message["role"] != "assistant" {
-            continue;
-        }
+    for (index, message) in conversation
+        .messages
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| is_meant(*index))
+    {
+        let is_assistant = message["role"] == "assistant";
         // No template is made for an empty list: many fail, and some write a system's message.
-        if index == 0 {
+        if index == 0 && is_assistant {
             return Err(DataError::OpensWithAssistant {
                 place: place.to_string(),
             });
         }
-        let before = template.render(&messages[..index], true, place)?.text;
-        let with = template.render(&messages[..=index], false, place)?.text;
+        let before = match index {
+            0 => String::new(),
+            index => template.render(conversation, index, is_assistant, place)?.text,
+        };
+        let with = template.render(conversation, index + 1, false, place)?.text;
         if !with.starts_with(&before) || !whole.text.starts_with(&with) {
             return Err(DataError::NotABeginning {
                 place: place.to_string(),
@@ -125,6 +145,24 @@ fn turns(
     Ok(turns)
 }
 
+/// Ranges without what lies in `others`, which ascend.
+fn without(ranges: Vec<Range<usize>>, others: &[Range<usize>]) -> Vec<Range<usize>> {
+    let cut = |range: Range<usize>| {
+        let mut start = range.start;
+        let mut left = Vec::new();
+        for other in others
+            .iter()
+            .filter(|other| other.start < range.end && other.end > range.start)
+        {
+            left.push(start..other.start.max(start));
+            start = other.end;
+        }
+        left.push(start..range.end);
+        left.into_iter().filter(|range| range.start < range.end)
+    };
+    ranges.into_iter().flat_map(cut).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -133,7 +171,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::chat_template::SpecialTokens;
+    use crate::chat_template::{Given, SpecialTokens};
 
     fn renderer(template: &str, completion_only: bool, assistant_only: bool) -> Renderer {
         let dir = tempfile::tempdir().unwrap();
@@ -141,7 +179,7 @@ mod tests {
         std::fs::write(&path, template).unwrap();
         let location = Location::Preset(Preset::named("tiny").unwrap());
         Renderer {
-            template: ChatTemplate::open(Some(&path), &location, &SpecialTokens::default()),
+            template: ChatTemplate::open(Some(Given::File(path)), &location, &SpecialTokens::default()),
             eos: Some("</s>".into()),
             completion_only,
             assistant_only,
@@ -195,10 +233,11 @@ mod tests {
         let message = |role: &str, content: &str| json!({"role": role, "content": content});
         let messages = ["user a", "assistant b", "user c", "assistant d"];
         let messages = messages.map(|message| message.split_once(' ').unwrap());
-        Sample::Messages {
+        Sample::Conversation(Box::new(Conversation {
             messages: messages.map(|(role, content)| message(role, content)).to_vec(),
             completion,
-        }
+            ..Conversation::default()
+        }))
     }
 
     #[test]
@@ -219,6 +258,26 @@ mod tests {
         assert_eq!(parts(MARKED, Some(3), true, true), (prompt.into(), Some("b|d".into())));
     }
 
+    #[test]
+    fn a_message_that_says_so_is_not_predicted() {
+        let parts = |template: &str, untrained: &[usize], assistant_only| {
+            let Sample::Conversation(mut conversation) = conversation(None) else {
+                panic!()
+            };
+            conversation.untrained = untrained.to_vec();
+            let renderer = renderer(template, true, assistant_only);
+            rendered(&renderer, &Sample::Conversation(conversation))
+                .unwrap()
+                .2
+                .unwrap()
+                .join("|")
+        };
+        assert_eq!(parts(PLAIN, &[1], true), "d;");
+        assert_eq!(parts(MARKED, &[3], true), "b");
+        assert_eq!(parts(PLAIN, &[1], false), "<user>a;<assistant>|<user>c;<assistant>d;");
+        assert_eq!(parts(PLAIN, &[0, 2, 3], false), "<assistant>b;|<assistant>");
+    }
+
     /// Some templates leave out what the assistant thought in earlier turns.
     #[test]
     fn a_template_whose_earlier_messages_change_has_no_turns() {
@@ -234,10 +293,10 @@ mod tests {
             json!({"role": "assistant", "content": "Hello."}),
             json!({"role": "user", "content": "a"}),
         ];
-        let opens = Sample::Messages {
+        let opens = Sample::Conversation(Box::new(Conversation {
             messages,
-            completion: None,
-        };
+            ..Conversation::default()
+        }));
         let message = rendered(&renderer(PLAIN, true, true), &opens).unwrap_err();
         assert!(
             message.starts_with("x.jsonl:1: the conversation opens with the assistant"),

@@ -4,11 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use base::random;
-use options::DataOptions;
+use base::text::counted;
+use options::{Data, DataFormat, DataOptions, TrainingLength};
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
-use super::{DataError, LaidOut, Layout, sample_lengths::SampleLengths, skipped::SkippedParts, targets::SampleTargets};
+use super::{
+    DataError, LaidOut, Layout, reading::Reading, sample_lengths::SampleLengths, skipped::SkippedParts,
+    targets::SampleTargets,
+};
 
 /// Samples by their lengths, split into those to train on and those held out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +32,8 @@ pub(super) struct Found {
     pub(super) origin: String,
     /// Samples that were left out.
     pub(super) skipped: SkippedParts,
+    /// What is worth a remark of the data to train on.
+    pub(super) reading: Reading,
     /// The first sample of the data for evaluation, if there is such data.
     pub(super) evaluation_from: Option<usize>,
     /// The first sample whose forgetting is measured, if there are such samples.
@@ -37,7 +43,7 @@ pub(super) struct Found {
 }
 
 impl Sampler {
-    /// Holds the samples for evaluation out, or the part that `options` ask for. The others must fill a step.
+    /// Holds the samples for evaluation out, or the part that `options` ask for. The others must fill a micro-batch.
     pub(super) fn new(
         options: &DataOptions,
         lengths: Arc<SampleLengths>,
@@ -65,12 +71,12 @@ impl Sampler {
             held_out,
             forgetting_from: samples as u32,
         };
-        if sampler.trained() < options.effective_batch_size() {
+        if sampler.trained() < options.batch_size {
             return Err(DataError::TooFew {
                 origin: origin(),
                 batch_size: options.batch_size,
-                accumulation: options.gradient_accumulation_steps,
                 samples: sampler.trained(),
+                help: of_paragraphs(options),
             });
         }
         Ok(sampler)
@@ -124,9 +130,54 @@ impl Sampler {
         self.trained().div_ceil(options.effective_batch_size())
     }
 
+    /// The predicted tokens of a sample. Nothing predicts the first.
+    pub(super) fn predicted(&self, sample: u32) -> usize {
+        let tokens = self.lengths.tokens(sample);
+        let counted = |range: Range<u32>| range.end.saturating_sub(range.start.max(1)) as usize;
+        match self.targets.of(sample, tokens) {
+            None => tokens.saturating_sub(1),
+            Some(ranges) => ranges.map(counted).sum(),
+        }
+    }
+
+    /// A sentence on data that do not fill a step.
+    pub(super) fn remark(&self, options: &DataOptions) -> Option<String> {
+        let (trained, step) = (self.trained(), options.effective_batch_size());
+        let DataOptions {
+            batch_size,
+            gradient_accumulation_steps,
+            ..
+        } = options;
+        let takes = match options.length {
+            TrainingLength::Steps(_) => "takes them several times",
+            TrainingLength::Epochs(_) => "has no more than these",
+        };
+        (trained < step).then(|| {
+            format!(
+                "there {} {} to train on, and a step of `batch_size` × `gradient_accumulation_steps` = {batch_size} × \
+                 {gradient_accumulation_steps} {takes}{}",
+                if trained == 1 { "is" } else { "are" },
+                counted(trained, "sample"),
+                of_paragraphs(options)
+            )
+        })
+    }
+
     /// Optimizer steps of the whole training.
     pub fn steps(&self, options: &DataOptions) -> usize {
         options.length.steps_of(self.steps_per_epoch(options))
+    }
+}
+
+/// What a sample of a text is, if the data may be one whose user thinks of lines.
+fn of_paragraphs(options: &DataOptions) -> &'static str {
+    let Data::File(file) = &options.data else { return "" };
+    let is_text = |path| file.format_of(path) == Some(DataFormat::Text);
+    match file.sample_by {
+        None if file.path.iter().any(is_text) => {
+            "; a sample of a text is a paragraph, and `data: {sample_by: line}` makes one of each line"
+        }
+        _ => "",
     }
 }
 
@@ -162,7 +213,7 @@ pub(super) fn all_but(these: &[u32], count: usize) -> impl Iterator<Item = u32> 
 
 #[cfg(test)]
 mod tests {
-    use options::TrainingLength;
+    use options::{DataFile, SampleBy};
 
     use super::*;
     use crate::testing::options;
@@ -179,23 +230,44 @@ mod tests {
     }
 
     #[test]
-    fn a_step_needs_its_samples() {
-        assert_eq!(
-            sampler(&options(64, 8), 3, 0).unwrap_err(),
-            "x.txt: a step of `batch_size` × `gradient_accumulation_steps` = 64 × 8 needs 512 samples, and there are 3 to \
-             train on; lower one of them or give more data"
+    fn data_that_do_not_fill_a_step_are_worth_a_remark() {
+        let remark = |file: DataFile, length, count| {
+            let options = DataOptions {
+                data: file.into(),
+                length,
+                ..options(2, 8)
+            };
+            sampler(&options, count, 0).unwrap().remark(&options)
+        };
+        let steps = TrainingLength::Steps(3);
+        let lines = "there are 2 samples to train on, and a step of `batch_size` × `gradient_accumulation_steps` = 2 × 8 takes \
+                     them several times";
+        assert_eq!(remark(DataFile::new("x.jsonl"), steps, 2).unwrap(), lines);
+        let text = remark(DataFile::new("x.txt"), steps, 15).unwrap();
+        assert!(
+            text.ends_with("; a sample of a text is a paragraph, and `data: {sample_by: line}` makes one of each line")
         );
-        assert!(sampler(&options(2, 2), 4, 0).is_ok());
-        let held_out = DataOptions {
-            eval_fraction: 0.25,
-            ..options(2, 2)
+        let by_line = DataFile {
+            sample_by: Some(SampleBy::Line),
+            ..DataFile::new("x.txt")
         };
-        assert!(sampler(&held_out, 5, 0).is_err());
-        let epochs = DataOptions {
-            length: TrainingLength::Epochs(1.0),
-            ..options(2, 2)
+        let epoch = remark(by_line, TrainingLength::Epochs(1.0), 15).unwrap();
+        assert!(epoch.ends_with("= 2 × 8 has no more than these"), "{epoch}");
+        assert_eq!(remark(DataFile::new("x.jsonl"), steps, 16), None);
+    }
+
+    #[test]
+    fn a_micro_batch_needs_its_samples() {
+        let options = DataOptions {
+            data: DataFile::new("x.txt").into(),
+            ..options(4, 8)
         };
-        assert!(sampler(&epochs, 3, 0).is_err());
+        assert_eq!(
+            sampler(&options, 3, 0).unwrap_err(),
+            "x.txt: a micro-batch of `batch_size: 4` needs as many samples, and there are 3 to train on; lower it or give more \
+             data; a sample of a text is a paragraph, and `data: {sample_by: line}` makes one of each line"
+        );
+        assert!(sampler(&options, 4, 0).is_ok());
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub struct SkippedParts {
 
 impl SkippedParts {
     /// Sentences for the user, on each part.
-    pub fn remarks(&self) -> impl Iterator<Item = String> {
+    pub fn remarks(self) -> impl Iterator<Item = String> {
         let training = self.training.remarks("samples");
         let evaluation = self.evaluation.remarks("samples for evaluation");
         training

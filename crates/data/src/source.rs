@@ -7,11 +7,15 @@ use arch::{Location, ModelConfig, locate};
 use hub::{Roots, Snapshot};
 use options::{Data, DataFile, DataFormat, DataOptions, DataPart as Part};
 
-use super::chat_template::{ChatTemplate, SpecialTokens};
+use serde_json::{Map, Value};
+
+use super::chat_template::{ChatTemplate, Given, SpecialTokens};
 use super::files::{self, Source, Stamp};
-use super::form::{Form, Sample};
-use super::formats::{self, Place};
+use super::form::Form;
+use super::formats::{File, Place};
 use super::labels::{Label, LabelValue};
+use super::reading::Reading;
+use super::sample::Sample;
 use super::tokenizer;
 use super::{ChatTemplateError, DataError};
 
@@ -28,13 +32,23 @@ pub(super) fn template(
     tokens: &SpecialTokens,
     roots: &Roots,
 ) -> Result<ChatTemplate, ChatTemplateError> {
-    let given = file.and_then(|file| file.chat_template.as_deref());
-    ChatTemplate::open(given.map(|path| roots.path(path)).as_deref(), location, tokens)
+    let given = file.and_then(|file| Some((file, file.chat_template.as_deref()?)));
+    let given = given.map(|(file, path)| match file.named_template() {
+        Some(name) if !roots.path(path).is_file() => Given::Named(name),
+        _ => Given::File(roots.path(path)),
+    });
+    ChatTemplate::open(given, location, tokens)
 }
 
 /// Reads the samples of some files or of the sample text, with labels if they are asked for; synthetic data has none to
 /// read.
-pub(super) fn read(data: &Data, has_labels: bool, roots: &Roots, each: &mut EachRaw) -> Result<(), DataError> {
+pub(super) fn read(
+    data: &Data,
+    has_labels: bool,
+    roots: &Roots,
+    reading: &mut Reading,
+    each: &mut EachRaw,
+) -> Result<(), DataError> {
     match data {
         Data::Synthetic(_) => Ok(()),
         Data::Sample if has_labels => Err(DataError::Unlabelled {
@@ -47,11 +61,72 @@ pub(super) fn read(data: &Data, has_labels: bool, roots: &Roots, each: &mut Each
         }
         Data::File(file) => {
             let sources = files::sources(file, roots)?;
-            sources
-                .iter()
-                .try_for_each(|source| read_file(file, source, has_labels, each))
+            let mut left = file.max_samples.unwrap_or(usize::MAX);
+            for source in &sources {
+                if left == 0 {
+                    break;
+                }
+                left -= read_file(file, source, has_labels, left, reading, each)?;
+            }
+            Ok(())
         }
     }
+}
+
+/// Files of samples, as far as their first rows say what they are.
+pub(super) struct Described {
+    /// The files, with their formats.
+    pub(super) files: Vec<String>,
+    /// The columns of the first one.
+    pub(super) columns: Vec<String>,
+    pub(super) form: Option<Form>,
+    pub(super) rows: usize,
+}
+
+/// Describes the data to train on, and hands on each row with all its columns.
+pub(super) fn describe(
+    data: &Data,
+    roots: &Roots,
+    each: &mut dyn FnMut(Map<String, Value>),
+) -> Result<Described, DataError> {
+    let mut found = Described {
+        files: Vec::new(),
+        columns: Vec::new(),
+        form: None,
+        rows: 0,
+    };
+    let Data::File(file) = data else {
+        read(data, false, roots, &mut Reading::default(), &mut |sample, _, _| {
+            found.rows += 1;
+            if let Sample::Text(text) = sample {
+                each(Map::from_iter([("text".to_owned(), text.into())]));
+            }
+            Ok(())
+        })?;
+        return Ok(found);
+    };
+    let most = file.max_samples.unwrap_or(usize::MAX);
+    for source in files::sources(file, roots)? {
+        let form = form_of(file, &source, false)?;
+        let opened = opened(file, &source);
+        let columns = opened.columns()?.unwrap_or_default();
+        let readable = opened.readable_columns()?;
+        found
+            .files
+            .push(format!("{} ({})", source.path.display(), source.format.name()));
+        let all: Vec<&str> = readable.iter().map(String::as_str).collect();
+        if found.rows < most && form.is_some() {
+            opened.read(&[], &all, &mut |row| {
+                found.rows += 1;
+                each(row.values);
+                Ok(found.rows < most)
+            })?;
+        }
+        if found.form.is_none() {
+            (found.form, found.columns) = (form, columns);
+        }
+    }
+    Ok(found)
 }
 
 /// The name of the data, for messages.
@@ -106,18 +181,18 @@ impl KeyError {
 }
 
 /// Checks the data without reading all of it: the files, the columns, the model's tokenizer and its chat template
-/// exist. What is to be fetched later is left out.
+/// exist. What is to be fetched later is left out. Returns a sentence on what the data are taken for.
 ///
 /// # Errors
 /// Those of [`load`] that show without reading all.
-pub fn check(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<(), KeyError> {
+pub fn check(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<Option<String>, KeyError> {
     let of_data = |error: DataError| KeyError::of_data(&options.data, error);
-    let conversation = match &options.data {
+    let Checked { conversation, remark } = match &options.data {
         Data::File(file) => check_files(file, config.labels().is_some(), roots)?,
-        Data::Synthetic(_) | Data::Sample => None,
+        Data::Synthetic(_) | Data::Sample => Checked::default(),
     };
     if !is_complete(roots.model(&options.model)) || matches!(options.data, Data::Synthetic(_)) {
-        return Ok(());
+        return Ok(remark);
     }
     let location = locate(&options.model, roots).map_err(|error| of_data(error.into()))?;
     if let Location::Directory(dir) = &location {
@@ -137,7 +212,16 @@ pub fn check(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Resu
             KeyError { key, value, error }
         })?;
     }
-    Ok(())
+    Ok(remark)
+}
+
+/// What the first rows of files say.
+#[derive(Default)]
+struct Checked {
+    /// The first file that has conversations.
+    conversation: Option<String>,
+    /// What the data to train on are taken for.
+    remark: Option<String>,
 }
 
 /// True unless the files are to be fetched later.
@@ -145,9 +229,10 @@ fn is_complete(snapshot: Option<&Snapshot>) -> bool {
     snapshot.is_none_or(|snapshot| snapshot.is_complete)
 }
 
-/// Checks the files and their columns. Returns the first file that has conversations.
-fn check_files(file: &DataFile, has_labels: bool, roots: &Roots) -> Result<Option<String>, KeyError> {
+/// Checks the files and their columns.
+fn check_files(file: &DataFile, has_labels: bool, roots: &Roots) -> Result<Checked, KeyError> {
     let (mut seen, mut conversation, mut is_fetched) = (HashSet::new(), None, true);
+    let mut remark = None;
     for part in file.parts() {
         if !part.file.path.iter().all(|path| is_complete(roots.data_set(path))) {
             is_fetched = false;
@@ -159,7 +244,12 @@ fn check_files(file: &DataFile, has_labels: bool, roots: &Roots) -> Result<Optio
                 return Err(fail(DataError::Twice { path: source.path }));
             }
             let form = form_of(&part.file, &source, has_labels).map_err(fail)?;
-            if conversation.is_none() && has_conversations(form.as_ref(), &source).map_err(fail)? {
+            if let Some(form) = form.as_ref().filter(|form| remark.is_none() && !form.is_of_texts()) {
+                let columns = form.columns().into_iter().map(|column| format!("`{column}`"));
+                let columns = columns.collect::<Vec<_>>().join(" and ");
+                remark = Some(format!("{}: {} in {columns}", source.path.display(), form.noun()));
+            }
+            if conversation.is_none() && has_conversations(form.as_ref(), opened(&part.file, &source)).map_err(fail)? {
                 conversation = Some(source.path.display().to_string());
             }
         }
@@ -174,7 +264,7 @@ fn check_files(file: &DataFile, has_labels: bool, roots: &Roots) -> Result<Optio
                 form: "texts",
             }),
         }),
-        _ => Ok(conversation),
+        _ => Ok(Checked { conversation, remark }),
     }
 }
 
@@ -190,15 +280,25 @@ fn identity(path: &Path, file: &DataFile, roots: &Roots) -> PathBuf {
     found.unwrap_or_else(|_| path.to_owned())
 }
 
-/// True if the samples of a file are lists of messages, as far as its first row says.
-fn has_conversations(form: Option<&Form>, source: &Source) -> Result<bool, DataError> {
+/// True if the samples of a file are conversations, as far as its first row says.
+fn has_conversations(form: Option<&Form>, file: File<'_>) -> Result<bool, DataError> {
     match form {
-        Some(Form::Messages(_)) => Ok(true),
-        Some(Form::PromptCompletion { prompt, completion }) => {
-            let lists = formats::lists(&source.path, source.format)?;
-            Ok(lists.iter().any(|column| column == prompt || column == completion))
-        }
-        Some(Form::Text(_)) | None => Ok(false),
+        Some(form) if form.is_of_conversations() => Ok(true),
+        Some(form) => Ok(file
+            .lists()?
+            .iter()
+            .any(|column| form.columns().contains(&column.as_str()))),
+        None => Ok(false),
+    }
+}
+
+/// A file of samples for its reader.
+fn opened<'a>(file: &DataFile, source: &'a Source) -> File<'a> {
+    File {
+        path: &source.path,
+        format: source.format,
+        sample_by: file.sample_by.unwrap_or_default(),
+        sep: file.sep.as_deref().and_then(|sep| sep.bytes().next()),
     }
 }
 
@@ -220,21 +320,33 @@ fn form_of(file: &DataFile, source: &Source, has_labels: bool) -> Result<Option<
             });
         }
     }
-    let Some(columns) = formats::columns(path, *format)? else {
+    let Some(columns) = opened(file, source).columns()? else {
         return Ok(None);
     };
     Form::choose(file, &columns, &path.display().to_string(), has_labels).map(Some)
 }
 
-fn read_file(file: &DataFile, source: &Source, has_labels: bool, each: &mut EachRaw) -> Result<(), DataError> {
+/// Reads the samples of a file, `most` at most, and returns how many there were.
+fn read_file(
+    file: &DataFile,
+    source: &Source,
+    has_labels: bool,
+    most: usize,
+    reading: &mut Reading,
+    each: &mut EachRaw,
+) -> Result<usize, DataError> {
     let Some(form) = form_of(file, source, has_labels)? else {
-        return Ok(());
+        return Ok(0);
     };
+    form.remark().into_iter().for_each(|remark| reading.take_for(remark));
     let Source { path, format } = source;
     let stamp = Stamp::of(path)?;
-    let labels = has_labels.then(|| file.label_column());
-    let columns: Vec<&str> = form.columns().into_iter().chain(labels).collect();
-    let read = formats::read(path, *format, &columns, &mut |mut row| {
+    let label = has_labels.then(|| file.label_column());
+    let columns: Vec<&str> = form.columns().into_iter().chain(label).collect();
+    let (opened, optional) = (opened(file, source), form.optional());
+    let mut count = 0;
+    let read = opened.read(&columns, &optional, &mut |mut row| {
+        let label_value = label.and_then(|column| row.values.remove(column)).unwrap_or_default();
         let sample = form.sample(&mut row)?;
         if file.assistant_only_loss() && matches!(sample, Sample::PromptCompletion { .. }) {
             return Err(DataError::KeyOfForm {
@@ -243,22 +355,36 @@ fn read_file(file: &DataFile, source: &Source, has_labels: bool, each: &mut Each
                 form: "prompts and completions that are texts",
             });
         }
-        let label = match labels {
+        let rest = row
+            .values
+            .iter()
+            .filter(|(column, value)| !value.is_null() && !form.leaves_out(column));
+        rest.for_each(|(column, _)| reading.unread(column, 1));
+        let label = match label {
             None => None,
             Some(column) => {
-                let value = LabelValue::of(&row.values[column], &row.place, column)?;
+                let value = LabelValue::of(&label_value, &row.place, column)?;
                 let value = match format {
-                    DataFormat::Csv => value.or_integer(),
+                    DataFormat::Csv | DataFormat::Tsv => value.or_integer(),
                     _ => value,
                 };
                 Some(Label { value, column })
             }
         };
-        each(sample, row.place.clone(), label)
+        each(sample, row.place, label)?;
+        count += 1;
+        Ok(count < most)
     });
     // A file that changes meanwhile may look damaged.
     stamp.check(path)?;
-    read
+    read?;
+    if !opened.is_of_objects() {
+        let known: Vec<&str> = columns.into_iter().chain(optional).collect();
+        let others = opened.columns()?.into_iter().flatten();
+        let others = others.filter(|column| !known.contains(&column.as_str()) && !form.leaves_out(column));
+        others.for_each(|column| reading.unread(&column, count as u64));
+    }
+    Ok(count)
 }
 
 #[cfg(test)]
@@ -274,11 +400,17 @@ mod tests {
         let data = Data::from(DataFile::new("a.jsonl"));
         let read_with = |change: &dyn Fn()| {
             let mut count = 0;
-            let read = read(&data, false, &dir.path().into(), &mut |_, _, _| {
-                change();
-                count += 1;
-                Ok(())
-            });
+            let read = read(
+                &data,
+                false,
+                &dir.path().into(),
+                &mut Reading::default(),
+                &mut |_, _, _| {
+                    change();
+                    count += 1;
+                    Ok(())
+                },
+            );
             read.map(|()| count).map_err(|error| error.to_string())
         };
         assert_eq!(read_with(&|| {}), Ok(3));

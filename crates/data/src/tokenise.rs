@@ -1,5 +1,6 @@
 //! Texts to token ids, on all cores.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::LazyLock;
 use std::thread;
@@ -8,15 +9,20 @@ use std::time::Duration;
 use arch::{Location, ModelConfig};
 use base::bounds::{Bounds, bounded};
 use base::guarded::DEEP_STACK;
+use base::text::counted;
 use hub::Roots;
 use options::{Data, DataFile, DataOptions};
+use serde_json::Value;
 
 use super::DataError;
 use super::chat_template::SpecialTokens;
-use super::form::Sample;
+use super::conversation::READ_FIELDS;
 use super::formats::Place;
 use super::labels::Labels;
+use super::reading::Reading;
 use super::render::Renderer;
+use super::sample::{Conversation, Sample};
+use super::shown::Shown;
 use super::source::{self, template};
 use super::tokenizer::{self, Encoder, Finding, Tokens};
 
@@ -68,6 +74,13 @@ impl Tokeniser {
     }
 }
 
+impl Tokeniser {
+    /// A sample with the parts of its text that are predicted.
+    pub(super) fn show(&self, sample: &Sample, place: &Place) -> Result<Shown, DataError> {
+        self.encoder.show(&self.renderer.render(sample, place)?)
+    }
+}
+
 /// The tokeniser of samples for a model, of at most so many tokens.
 pub(super) fn tokeniser(
     options: &DataOptions,
@@ -81,7 +94,14 @@ pub(super) fn tokeniser(
         Data::File(file) => Some(&**file),
         Data::Synthetic(_) | Data::Sample => None,
     };
-    let special_tokens = SpecialTokens::of(location);
+    let given = file.and_then(|file| file.eos_token.clone());
+    if let Some(token) = given.as_deref().filter(|token| !encoder.has_token(token)) {
+        return Err(DataError::UnknownToken {
+            token: token.into(),
+            model: options.model.clone(),
+        });
+    }
+    let special_tokens = SpecialTokens::of(location).map(|tokens| tokens.with_eos(given));
     let named = special_tokens.as_ref().ok().and_then(SpecialTokens::eos);
     let eos = match named {
         Some(eos) => encoder.has_token(eos).then(|| eos.to_owned()),
@@ -99,7 +119,8 @@ pub(super) fn tokeniser(
     })
 }
 
-/// Calls `each` with the tokens of every sample of some files or of the sample text, in their order.
+/// Calls `each` with the tokens of every sample of some files or of the sample text, in their order. Returns what is worth
+/// a remark.
 ///
 /// # Errors
 /// A file cannot be read or has another format, or the tokenizer belongs to another model; and those of `each`.
@@ -109,10 +130,21 @@ pub(super) fn tokenise(
     labels: &mut Labels,
     roots: &Roots,
     each: &mut EachSample,
-) -> Result<(), DataError> {
+) -> Result<Reading, DataError> {
+    let mut reading = Reading::default();
+    tokeniser
+        .encoder
+        .remark()
+        .into_iter()
+        .for_each(|remark| reading.take_for(remark.to_owned()));
+    let (mut without_tools, mut fields) = (0, BTreeMap::new());
     let mut chunk = Chunk::default();
     let has_labels = labels.count() > 0;
-    source::read(data, has_labels, roots, &mut |sample, place, label| {
+    source::read(data, has_labels, roots, &mut reading, &mut |sample, place, label| {
+        if let Sample::Conversation(conversation) = &sample {
+            without_tools += u64::from(conversation.tools.is_some() && !tokeniser.renderer.reads("tools"));
+            unread_fields(conversation, &tokeniser.renderer, &mut fields);
+        }
         let label = label.map(|label| label.number(labels, &place)).transpose()?;
         chunk.push(sample, place, label);
         if chunk.bytes() >= CHUNK {
@@ -120,7 +152,44 @@ pub(super) fn tokenise(
         }
         Ok(())
     })?;
-    chunk.encode(tokeniser, each)
+    chunk.encode(tokeniser, each)?;
+    for (field, samples) in fields
+        .into_iter()
+        .filter_map(|(field, samples)| Some((field, samples?)))
+    {
+        reading.unread(&field, samples);
+    }
+    if without_tools > 0 {
+        reading.take_for(format!(
+            "the chat template has no place for `tools`, which {} have",
+            counted(without_tools as usize, "sample")
+        ));
+    }
+    Ok(reading)
+}
+
+/// Fields at most whose use is looked up.
+const MOST_FIELDS: usize = 1000;
+
+/// Counts a sample for each field of its messages, and each variable of its own, that the template does not name. A
+/// field that it names has no count.
+fn unread_fields(conversation: &Conversation, renderer: &Renderer, fields: &mut BTreeMap<String, Option<u64>>) {
+    let messages = conversation.messages.iter().filter_map(Value::as_object);
+    let of_messages = messages.flat_map(|message| message.keys());
+    let mut seen: Vec<&str> = of_messages
+        .chain(conversation.variables.keys())
+        .map(String::as_str)
+        .collect();
+    seen.sort_unstable();
+    seen.dedup();
+    for field in seen.into_iter().filter(|field| !READ_FIELDS.contains(field)) {
+        if !fields.contains_key(field) && fields.len() < MOST_FIELDS {
+            fields.insert(field.to_owned(), (!renderer.names(field)).then_some(0));
+        }
+        if let Some(Some(samples)) = fields.get_mut(field) {
+            *samples += 1;
+        }
+    }
 }
 
 /// The threads that tokenise. The system is asked once: it reads files of the control group, and each sample needs the

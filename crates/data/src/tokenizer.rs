@@ -14,6 +14,8 @@ use tokenizers::{Encoding, PostProcessor, Tokenizer, TruncationParams};
 
 use super::DataError;
 use super::render::Rendered;
+use super::shown::Shown;
+use super::tokenizer_class::as_in_transformers;
 
 /// The tokenizer of the presets: byte-level BPE, trained on the sample text (`examples/train_tokenizer.rs`). With 512
 /// tokens it fits the vocabulary of every preset.
@@ -72,22 +74,37 @@ pub(super) struct Encoder {
     place: String,
     vocab_size: usize,
     max_seq_length: usize,
+    /// What is worth a remark.
+    remark: Option<String>,
 }
 
 impl Encoder {
-    /// The tokenizer of a model. It keeps the special tokens of its file, such as a BOS. Our padding and truncation
+    /// The tokenizer of a model, as its class in transformers makes it. It keeps special tokens such as a BOS. Our padding and truncation
     /// replace the file's; truncation keeps special tokens, as in transformers.
     pub(super) fn open(location: &Location, vocab_size: usize, max_seq_length: usize) -> Result<Self, DataError> {
         match location {
-            Location::Preset(_) => Self::new(EMBEDDED, "embedded tokenizer".into(), vocab_size, max_seq_length),
+            Location::Preset(_) => Self::new(EMBEDDED, "embedded tokenizer".into(), None, vocab_size, max_seq_length),
             Location::Directory(dir) => {
                 let path = path(dir);
-                Self::new(&read(&path)?, path.display().to_string(), vocab_size, max_seq_length)
+                Self::new(
+                    &read(&path)?,
+                    path.display().to_string(),
+                    Some(dir),
+                    vocab_size,
+                    max_seq_length,
+                )
             }
         }
     }
 
-    fn new(file: &[u8], place: String, vocab_size: usize, max_seq_length: usize) -> Result<Self, DataError> {
+    /// The tokenizer in a file, with what stands beside it in a checkpoint's directory.
+    fn new(
+        file: &[u8],
+        place: String,
+        dir: Option<&Path>,
+        vocab_size: usize,
+        max_seq_length: usize,
+    ) -> Result<Self, DataError> {
         let invalid = |reason: String| DataError::Tokenizer {
             place: place.clone(),
             reason,
@@ -98,7 +115,14 @@ impl Encoder {
             time: Duration::from_secs(20),
         };
         let what = format_args!("{place}: reading the tokenizer");
-        let mut tokenizer = bounded(what, bounds, || checked(|| Tokenizer::from_bytes(file))).map_err(invalid)?;
+        let read = || {
+            let tokenizer = Tokenizer::from_bytes(file)?;
+            match dir {
+                Some(dir) => as_in_transformers(tokenizer, file, dir),
+                None => Ok((tokenizer, None)),
+            }
+        };
+        let (mut tokenizer, remark) = bounded(what, bounds, || checked(read)).map_err(invalid)?;
         let special = checked(|| {
             let post = tokenizer.get_post_processor();
             Ok(post.map_or(0, |post| post.added_tokens(false)))
@@ -121,7 +145,13 @@ impl Encoder {
             place,
             vocab_size,
             max_seq_length,
+            remark,
         })
+    }
+
+    /// A sentence on the tokenizer, if there is one to say.
+    pub(super) fn remark(&self) -> Option<&str> {
+        self.remark.as_deref()
     }
 
     /// The tokens of a sample, `max_seq_length` at most.
@@ -154,6 +184,31 @@ impl Encoder {
                 prompt_differs,
             },
         })
+    }
+
+    /// The tokens of a sample, with the parts of its text that they predict.
+    pub(super) fn show(&self, rendered: &Rendered) -> Result<Shown, DataError> {
+        let Tokens { ids, targets, .. } = self.encode(rendered)?;
+        let (encoding, _) = self.encoding(&rendered.text, rendered, true)?;
+        let is_target = |token: usize| {
+            let within = |range: &Range<u32>| range.contains(&(token as u32));
+            targets.as_ref().is_none_or(|ranges| ranges.iter().any(within))
+        };
+        let mut parts: Vec<(String, bool)> = Vec::new();
+        let mut reached = 0;
+        for (token, &(_, end)) in encoding.get_offsets().iter().enumerate() {
+            let end = rendered.text.ceil_char_boundary(end.min(rendered.text.len()));
+            if end <= reached {
+                continue;
+            }
+            let text = &rendered.text[reached..end];
+            match parts.last_mut().filter(|(_, known)| *known == is_target(token)) {
+                Some((part, _)) => part.push_str(text),
+                None => parts.push((text.to_owned(), is_target(token))),
+            }
+            reached = end;
+        }
+        Ok(Shown { parts, ids, targets })
     }
 
     /// The tokens of a text, `max_seq_length` at most; true if there are more. Offsets take time.
@@ -291,7 +346,7 @@ mod tests {
     use super::*;
 
     fn embedded(vocab_size: usize, max_seq_length: usize) -> Result<Encoder, DataError> {
-        Encoder::new(EMBEDDED, "embedded tokenizer".into(), vocab_size, max_seq_length)
+        Encoder::new(EMBEDDED, "embedded tokenizer".into(), None, vocab_size, max_seq_length)
     }
 
     fn plain(text: &str) -> Rendered<'_> {
@@ -318,7 +373,7 @@ mod tests {
             .unwrap();
         tokenizer.with_post_processor(Some(template));
         let file = tokenizer.to_string(false).unwrap();
-        Encoder::new(file.as_bytes(), "test".into(), 512, max_seq_length)
+        Encoder::new(file.as_bytes(), "test".into(), None, 512, max_seq_length)
     }
 
     #[test]
@@ -447,7 +502,7 @@ mod tests {
     fn a_tokenizer_of_another_model_is_refused() {
         let message = embedded(100, 100).unwrap().encode(&plain("é")).unwrap_err().to_string();
         assert!(message.contains("and the model has 100 embeddings"), "{message}");
-        let message = Encoder::new(b"{}", "tokenizer.json".into(), 512, 8)
+        let message = Encoder::new(b"{}", "tokenizer.json".into(), None, 512, 8)
             .err()
             .unwrap()
             .to_string();

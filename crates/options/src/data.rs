@@ -1,6 +1,7 @@
 //! The training data of a cell.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use base::text::{did_you_mean, nearest, quoted};
@@ -10,7 +11,7 @@ use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::data_file::{DataFile, DataFormat, Paths};
+use super::data_file::{DataFile, DataFormat, Paths, SampleBy};
 
 /// `synthetic`, `sample`, `{synthetic: {lengths, samples}}`, `{path, ...}`, or `hf://owner/name`.
 #[derive(Debug, Clone, PartialEq)]
@@ -156,11 +157,21 @@ struct DataKeys {
     prompt_column: Option<String>,
     completion_column: Option<String>,
     messages_column: Option<String>,
+    prompt_template: Option<String>,
+    system_column: Option<String>,
+    tools_column: Option<String>,
+    role_field: Option<String>,
+    content_field: Option<String>,
+    roles: Option<BTreeMap<String, String>>,
     chat_template: Option<String>,
+    eos_token: Option<String>,
     completion_only_loss: Option<bool>,
     assistant_only_loss: Option<bool>,
     label_column: Option<String>,
     format: Option<DataFormat>,
+    sep: Option<String>,
+    sample_by: Option<SampleBy>,
+    max_samples: Option<usize>,
     split: Option<String>,
     eval_path: Option<Paths>,
     eval_split: Option<String>,
@@ -176,11 +187,21 @@ impl DataKeys {
             prompt_column: self.prompt_column,
             completion_column: self.completion_column,
             messages_column: self.messages_column,
+            prompt_template: self.prompt_template,
+            system_column: self.system_column,
+            tools_column: self.tools_column,
+            role_field: self.role_field,
+            content_field: self.content_field,
+            roles: self.roles,
             chat_template: self.chat_template,
+            eos_token: self.eos_token,
             completion_only_loss: self.completion_only_loss,
             assistant_only_loss: self.assistant_only_loss,
             label_column: self.label_column,
             format: self.format,
+            sep: self.sep,
+            sample_by: self.sample_by,
+            max_samples: self.max_samples,
             split: self.split,
             eval_path: self.eval_path,
             eval_split: self.eval_split,

@@ -1,6 +1,8 @@
 //! Files of samples, and how they are read.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
 
@@ -10,6 +12,25 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The column of labels where the spec names none.
 pub const DEFAULT_LABEL_COLUMN: &str = "label";
+
+/// The prompt template that has a name instead of columns.
+pub const ALPACA: &str = "alpaca";
+
+/// The chat templates that have a name. The last one is the model's own.
+pub const CHAT_TEMPLATES: [&str; 9] = [
+    ALPACA,
+    "chatml",
+    "gemma",
+    "llama3",
+    "mistral_v1",
+    "phi3",
+    "qwen2_5",
+    "qwen3",
+    OWN_TEMPLATE,
+];
+
+/// The model's own chat template, by axolotl's name.
+pub const OWN_TEMPLATE: &str = "tokenizer_default";
 
 /// Files of samples.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -32,10 +53,35 @@ pub struct DataFile {
     /// Column that holds a conversation: a list of messages, each with a `role` and a `content`. Default: `messages`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages_column: Option<String>,
-    /// File of the chat template, relative to the spec. Default: the model's chat_template.jinja, or `chat_template` in its
+    /// A prompt made of columns, such as `"Question: {question}\nAnswer: "`, or `alpaca` for that program's words around
+    /// `instruction`, `input`, `system` and `history`. Default: `alpaca` for columns `instruction` and `output`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_template: Option<String>,
+    /// Column that holds the system's message of a conversation that has none. Default: `system`, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_column: Option<String>,
+    /// Column that holds the tools of a conversation, as a list or as its JSON text. Default: `tools`, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools_column: Option<String>,
+    /// Field of a message that holds its role. Default: `role`, else `from`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role_field: Option<String>,
+    /// Field of a message that holds its text. Default: `content`, else `value`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_field: Option<String>,
+    /// Roles by the names that the data have for them, such as `{pupil: user, teacher: assistant}`. Names of ShareGPT such as
+    /// `human` and `gpt` are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roles: Option<BTreeMap<String, String>>,
+    /// File of the chat template, relative to the spec, or the name of one: alpaca, chatml, gemma, llama3, mistral_v1,
+    /// phi3, qwen2_5, qwen3, or tokenizer_default for the model's own. Instructions and prompts of prompt_template
+    /// become conversations with it. Default, of messages: the model's chat_template.jinja, or `chat_template` in its
     /// tokenizer_config.json.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_template: Option<String>,
+    /// The token that ends a completion, and a template's `eos_token`. Default: the tokenizer's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eos_token: Option<String>,
     /// Predict the tokens of completions alone, as TRL's completion_only_loss. Default: true for prompts with completions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_only_loss: Option<bool>,
@@ -46,10 +92,21 @@ pub struct DataFile {
     /// Column that holds the label, an integer from 0 or a text. Default, if labels are needed: `label`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_column: Option<String>,
-    /// Format of the files: `text` (one sample a paragraph), `jsonl`, `json` (an array of objects), `csv` (with a header)
-    /// or `parquet`. Default: by each file's extension.
+    /// Format of the files: `text`, `jsonl`, `json` (an array of objects), `csv` or `tsv` (values parted by commas or tabs
+    /// under a header) or `parquet`. Default: by each file's extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<DataFormat>,
+    /// The character that parts the values of a row, such as `;`. Default: a comma, or a tab of a .tsv.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sep: Option<String>,
+    /// What a sample of a text file is, in the words of Python's datasets: `line`, `paragraph` or `document`, the whole file.
+    /// Default: `paragraph`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample_by: Option<SampleBy>,
+    /// Samples that are read at most of each part of the data, the first ones. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_samples: Option<usize>,
     /// The split that is trained on, of a data set or of a folder: the files whose names say so, such as
     /// `train-00000-of-00002.parquet` or `test.jsonl`. Default: `train`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,11 +135,21 @@ impl DataFile {
             prompt_column: None,
             completion_column: None,
             messages_column: None,
+            prompt_template: None,
+            system_column: None,
+            tools_column: None,
+            role_field: None,
+            content_field: None,
+            roles: None,
             chat_template: None,
+            eos_token: None,
             completion_only_loss: None,
             assistant_only_loss: None,
             label_column: None,
             format: None,
+            sep: None,
+            sample_by: None,
+            max_samples: None,
             split: None,
             eval_path: None,
             eval_split: None,
@@ -111,7 +178,14 @@ impl DataFile {
             (Some(path), _) => Self {
                 path: path.clone(),
                 format: self.format,
+                sep: self.sep.clone(),
+                sample_by: self.sample_by,
+                max_samples: self.max_samples,
+                role_field: self.role_field.clone(),
+                content_field: self.content_field.clone(),
+                roles: self.roles.clone(),
                 chat_template: self.chat_template.clone(),
+                eos_token: self.eos_token.clone(),
                 ..Self::new("")
             },
             (None, Some(_)) => self.of_training(),
@@ -160,6 +234,12 @@ impl DataFile {
         [Some(trained), evaluated, forgetting].into_iter().flatten().collect()
     }
 
+    /// The chat template by its name, unless it is a file's.
+    pub fn named_template(&self) -> Option<&'static str> {
+        let given = self.chat_template.as_deref()?;
+        CHAT_TEMPLATES.into_iter().find(|name| *name == given)
+    }
+
     /// True if tokens of prompts are not predicted.
     pub fn completion_only_loss(&self) -> bool {
         self.completion_only_loss.unwrap_or(true)
@@ -170,13 +250,18 @@ impl DataFile {
         self.assistant_only_loss.unwrap_or(false)
     }
 
-    /// The keys that name columns for samples, with these columns.
+    /// The keys that say which columns make a sample, with their values.
     pub fn columns(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let columns = [
             ("column", &self.column),
             ("prompt_column", &self.prompt_column),
             ("completion_column", &self.completion_column),
             ("messages_column", &self.messages_column),
+            ("prompt_template", &self.prompt_template),
+            ("system_column", &self.system_column),
+            ("tools_column", &self.tools_column),
+            ("role_field", &self.role_field),
+            ("content_field", &self.content_field),
         ];
         let given = columns.into_iter();
         given.filter_map(|(key, column)| Some((key, column.as_deref()?)))
@@ -277,11 +362,27 @@ impl JsonSchema for Paths {
     }
 }
 
+/// What a sample of a text file is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SampleBy {
+    /// A line.
+    Line,
+    /// The lines between blank ones.
+    #[default]
+    Paragraph,
+    /// The file.
+    Document,
+}
+
+/// The ends of names of compressed files.
+const COMPRESSED: [&str; 5] = [".gz", ".bz2", ".xz", ".zst", ".lz4"];
+
 /// The format of a data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DataFormat {
-    /// Plain text, one sample a paragraph.
+    /// Plain text.
     Text,
     /// A JSON object a line.
     Jsonl,
@@ -289,22 +390,41 @@ pub enum DataFormat {
     Json,
     /// Comma-separated values under a header.
     Csv,
+    /// The same with tabs.
+    Tsv,
     /// Apache Parquet.
     Parquet,
 }
 
 impl DataFormat {
     /// The formats by name, for messages.
-    pub const NAMES: &str = "text, jsonl, json, csv or parquet";
+    pub const NAMES: &str = "text, jsonl, json, csv, tsv or parquet";
 
-    /// The format that the extension of a path names; `None` if it names none.
+    /// The name in a spec.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Jsonl => "jsonl",
+            Self::Json => "json",
+            Self::Csv => "csv",
+            Self::Tsv => "tsv",
+            Self::Parquet => "parquet",
+        }
+    }
+
+    /// The format that the extension of a path names, before that of a compression; `None` if it names none.
     pub fn of_path(path: &str) -> Option<Self> {
-        let extension = Path::new(path).extension().unwrap_or_default().to_ascii_lowercase();
-        match extension.to_str() {
+        let path = path.to_ascii_lowercase();
+        let path = COMPRESSED
+            .iter()
+            .find_map(|end| path.strip_suffix(end))
+            .unwrap_or(&path);
+        match Path::new(path).extension().and_then(OsStr::to_str) {
             Some("txt" | "md" | "text") => Some(Self::Text),
             Some("jsonl" | "ndjson") => Some(Self::Jsonl),
             Some("json") => Some(Self::Json),
             Some("csv") => Some(Self::Csv),
+            Some("tsv") => Some(Self::Tsv),
             Some("parquet") => Some(Self::Parquet),
             _ => None,
         }

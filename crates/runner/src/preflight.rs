@@ -161,7 +161,8 @@ pub fn preflight(
         let data = cell.value("data").to_string();
         if seen.insert((cell.model.as_str(), data, config.labels(), cell.device_name())) {
             let checked = data::check(&cell.data_options(), config, &roots);
-            checked.map_err(|KeyError { key, value, error }| fail(key, &value, (*error).into()))?;
+            let remark = checked.map_err(|KeyError { key, value, error }| fail(key, &value, (*error).into()))?;
+            remarks.extend(remark.map(|remark| format!("data: {remark}")));
             let device = cell.device().unwrap_or(Device::Cpu);
             device
                 .check(ours.is_none_or(|machine| machine.cuda))

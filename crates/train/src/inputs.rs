@@ -103,8 +103,8 @@ pub fn write_inputs(
         tokens_per_step: options.data.effective_batch_size() * options.data.max_seq_length,
         parameter_count: config.parameter_count(),
         data_sha256: dataset.sha256().to_owned(),
-        samples_left_out: dataset.skipped().left_out(),
-        remarks: dataset.skipped().remarks().collect(),
+        samples_left_out: dataset.left_out(),
+        remarks: dataset.remarks().collect(),
     })
 }
 

@@ -64,7 +64,7 @@ pub fn run(
         mut trainer,
         init_adapter_sha256,
     } = load(options, roots, out.dir)?;
-    for text in dataset.skipped().remarks() {
+    for text in dataset.remarks() {
         on_event(&Event::Remark { text });
     }
     let trainable_count = trainer.trainable_count();
@@ -114,7 +114,7 @@ pub fn run(
         load_seconds,
         parameter_count: config.parameter_count(),
         trainable_count,
-        samples_left_out: dataset.skipped().left_out(),
+        samples_left_out: dataset.left_out(),
         evaluation,
         forgetting: before.zip(after).map(|(before, after)| Forgetting { before, after }),
         adapter_file_bytes,

@@ -5,7 +5,7 @@ use std::path::Path;
 use arch::Preset;
 use base::text::quoted;
 use hub::{HubName, is_same_split};
-use options::{BatchSearch, DataOptions, LogNormal, Paths};
+use options::{ALPACA, BatchSearch, DataOptions, LogNormal, Paths, PromptTemplate};
 
 use super::super::{Attention, Cell, Data, DataFile, DataFormat, Lengths, PackingStrategy, Stack, Synthetic, Task};
 use super::found::Found;
@@ -326,6 +326,37 @@ fn check_file(file: &DataFile) -> Checked {
         paths("data.forgetting_path", forgetting_path)?;
     }
     check_form(file)?;
+    if let Some(samples) = file.max_samples {
+        at_least("data.max_samples", samples, 1)?;
+    }
+    if let Some(sep) = file
+        .sep
+        .as_deref()
+        .filter(|sep| !(sep.len() == 1 && sep.is_ascii()) || ["\"", "\n", "\r"].contains(sep))
+    {
+        return Err(Invalid::new(
+            "data.sep",
+            format!("must be one character of ASCII, got {}", quoted(sep)),
+        ));
+    }
+    let is_table = |path| matches!(file.format_of(path), None | Some(DataFormat::Csv | DataFormat::Tsv));
+    if file.sep.is_some() && !file.path.iter().any(is_table) {
+        let invalid = Invalid::new("data.sep", "no file has values that a character parts");
+        return Err(invalid
+            .with("data.path")
+            .help("leave the key out, or write `format: csv`"));
+    }
+    if file.eos_token.as_deref() == Some("") {
+        return Err(Invalid::new("data.eos_token", "the token is empty"));
+    }
+    let has_text = file
+        .path
+        .iter()
+        .any(|path| !matches!(file.format_of(path), Some(format) if format != DataFormat::Text));
+    if file.sample_by.is_some() && !has_text {
+        let invalid = Invalid::new("data.sample_by", "no file is plain text");
+        return Err(invalid.with("data.path").help("leave the key out"));
+    }
     match file.columns().next() {
         Some((key, _)) if is_text(file) => Err(Invalid::new(format!("data.{key}"), "a text file has no columns")
             .help("leave the key out, or give the `format`")),
@@ -344,8 +375,38 @@ fn check_form(file: &DataFile) -> Checked {
         .assistant_only_loss
         .filter(|only| *only)
         .map(|_| "data.assistant_only_loss");
-    let parts = prompts.or(completions);
+    let template = file.prompt_template.as_deref();
+    if let Some(template) = template.filter(|template| *template != ALPACA) {
+        let parsed = PromptTemplate::parse(template).map_err(|reason| Invalid::new("data.prompt_template", reason))?;
+        if let Some(completion) = &file.completion_column
+            && parsed.columns().any(|column| column == completion)
+        {
+            let message = format!(
+                "{} is the completion, which would stand in its own prompt",
+                quoted(completion)
+            );
+            return Err(Invalid::new("data.prompt_template", message).with("data.completion_column"));
+        }
+        if completions.is_none() {
+            let invalid = Invalid::new("data.prompt_template", "a prompt needs the column of its completion");
+            return Err(invalid.help("name it: `completion_column: output`"));
+        }
+    }
+    let is_alpaca = template == Some(ALPACA);
+    let template = template.map(|_| "data.prompt_template");
+    let fields = [
+        ("data.role_field", file.role_field.is_some()),
+        ("data.content_field", file.content_field.is_some()),
+        ("data.roles", file.roles.is_some()),
+        ("data.tools_column", file.tools_column.is_some()),
+    ];
+    let fields = fields.into_iter().find_map(|(key, is_given)| is_given.then_some(key));
+    let parts = template.or(prompts).or(completions);
     let exclusive = [
+        (template, prompts),
+        (completions.filter(|_| is_alpaca), template),
+        (fields, texts),
+        (fields, template),
         (parts, texts),
         (messages, texts),
         (messages, parts),

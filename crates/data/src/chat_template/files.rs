@@ -40,6 +40,14 @@ impl SpecialTokens {
         })
     }
 
+    /// With another token that ends a text, if it is given.
+    pub(crate) fn with_eos(mut self, eos: Option<String>) -> Self {
+        if let Some(eos) = eos {
+            self.by_name.insert("eos_token".into(), eos.into());
+        }
+        self
+    }
+
     /// The text of the token that ends a text.
     pub(crate) fn eos(&self) -> Option<&str> {
         self.by_name.get("eos_token")?.as_str()

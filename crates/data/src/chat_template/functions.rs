@@ -3,9 +3,11 @@
 use std::fmt::Write;
 
 use chrono::NaiveDate;
-use minijinja::value::Kwargs;
+use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Value};
 use serde_json::Value as Json;
+
+use super::python::{Args, float_repr};
 
 /// Adds the functions and filters.
 pub(super) fn add(environment: &mut Environment) {
@@ -32,9 +34,17 @@ fn strftime_now(format: &str) -> Result<String, Error> {
 
 /// Python's `json.dumps`, with its arguments `indent`, `separators`, `sort_keys` and `ensure_ascii`, which is false by
 /// default.
-fn tojson(value: Value, options: Kwargs) -> Result<String, Error> {
-    let indent: Option<usize> = options.get("indent")?;
-    let separators: Option<Vec<String>> = options.get("separators")?;
+fn tojson(value: Value, args: Rest<Value>, named: Kwargs) -> Result<String, Error> {
+    let args = Args::new(&args, named);
+    let indent = match args.get(1, "indent") {
+        Some(text) if text.kind() == ValueKind::String => Some(text.to_string()),
+        _ => args.typed::<usize>(1, "indent")?.map(|width| " ".repeat(width)),
+    };
+    let separators = args.get(2, "separators").filter(|value| !value.is_none());
+    let separators: Option<Vec<String>> = match separators {
+        Some(separators) => Some(separators.try_iter()?.map(|text| text.to_string()).collect()),
+        None => None,
+    };
     let (item, key) = match separators.as_deref() {
         Some([item, key]) => (item.clone(), key.clone()),
         _ if indent.is_some() => (",".into(), ": ".into()),
@@ -44,10 +54,10 @@ fn tojson(value: Value, options: Kwargs) -> Result<String, Error> {
         indent,
         item,
         key,
-        sort_keys: options.get::<Option<bool>>("sort_keys")?.unwrap_or(false),
-        ensure_ascii: options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false),
+        sort_keys: args.flag(3, "sort_keys"),
+        ensure_ascii: args.flag(0, "ensure_ascii"),
     };
-    options.assert_all_used()?;
+    args.finish(4)?;
     let json =
         serde_json::to_value(&value).map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))?;
     let mut text = String::new();
@@ -56,7 +66,7 @@ fn tojson(value: Value, options: Kwargs) -> Result<String, Error> {
 }
 
 struct Writer {
-    indent: Option<usize>,
+    indent: Option<String>,
     /// Between items.
     item: String,
     /// Between a key and its value.
@@ -83,6 +93,10 @@ impl Writer {
                 });
             }
             Json::String(text) => self.text(text, out),
+            Json::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+                Some(float) => out.push_str(&float_repr(float)),
+                None => out.push_str(&number.to_string()),
+            },
             scalar => out.push_str(&scalar.to_string()),
         }
     }
@@ -111,9 +125,9 @@ impl Writer {
     }
 
     fn new_line(&self, depth: usize, out: &mut String) {
-        if let Some(indent) = self.indent {
+        if let Some(indent) = &self.indent {
             out.push('\n');
-            out.extend(std::iter::repeat_n(' ', indent * depth));
+            out.push_str(&indent.repeat(depth));
         }
     }
 
@@ -124,7 +138,7 @@ impl Writer {
             return;
         }
         for c in quoted.chars() {
-            if c.is_ascii() {
+            if c.is_ascii() && c != '\x7f' {
                 out.push(c);
             } else {
                 let escaped = c

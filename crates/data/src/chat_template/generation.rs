@@ -1,7 +1,8 @@
 //! `{% generation %}`, transformers' block around what the assistant says.
 //!
 //! minijinja has no blocks of one's own. The block becomes `{% filter generation %}`, which puts a mark before and
-//! behind its text; the marks are taken out of the whole text again.
+//! behind its text; the marks are taken out of the whole text again. What is set in the block stays there: it is also a
+//! `{% with %}`.
 
 use std::ops::Range;
 
@@ -55,10 +56,12 @@ pub(super) fn as_filter(template: &str) -> (String, bool) {
         let word = inner.trim_matches(|c: char| c.is_whitespace() || matches!(c, '-' | '+'));
         match word {
             "generation" if close == "%}" && !is_raw => {
-                result.push_str(&inner.replace(word, "filter generation"));
+                result.push_str(&inner.replace(word, "filter generation %}{% with of_generation = true"));
                 found = true;
             }
-            "endgeneration" if close == "%}" && !is_raw => result.push_str(&inner.replace(word, "endfilter")),
+            "endgeneration" if close == "%}" && !is_raw => {
+                result.push_str(&inner.replace(word, "endwith %}{% endfilter"))
+            }
             _ => result.push_str(inner),
         }
         is_raw = close == "%}" && if is_raw { word != "endraw" } else { word == "raw" };
@@ -69,7 +72,7 @@ pub(super) fn as_filter(template: &str) -> (String, bool) {
 }
 
 /// The next block, comment or output, and what closes it. Raw text has blocks alone.
-fn next_tag(text: &str, is_raw: bool) -> Option<(usize, &'static str)> {
+pub(super) fn next_tag(text: &str, is_raw: bool) -> Option<(usize, &'static str)> {
     let tags = [("{%", "%}"), ("{#", "#}"), ("{{", "}}")];
     let known = &tags[..if is_raw { 1 } else { tags.len() }];
     let places = known
@@ -96,7 +99,8 @@ mod tests {
         assert!(found);
         assert_eq!(
             filtered,
-            "{% if x %}a{% endif %}\n{%- filter generation -%}\n{{ y }}\n{% endfilter %}{% x"
+            "{% if x %}a{% endif %}\n{%- filter generation %}{% with of_generation = true -%}\n{{ y }}\n{% endwith %}{% endfilter \
+             %}{% x"
         );
         assert!(!as_filter("{% set generation = 1 %}").1);
     }

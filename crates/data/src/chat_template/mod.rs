@@ -2,24 +2,29 @@
 //! `apply_chat_template`.
 
 mod files;
+mod filters;
 mod functions;
 mod generation;
+mod literals;
+mod named;
+mod python;
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use arch::Location;
 use base::bounds::{Bounds, bounded};
 use base::foreign::LARGEST_TEMPLATE;
-use base::guarded::on_deep_stack;
+use base::guarded::{guarded, on_deep_stack};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, Value, context};
-use minijinja_contrib::pycompat::unknown_method_callback;
+use options::OWN_TEMPLATE;
 use serde_json::{Map, Value as Json};
 
 use crate::formats::{LONGEST_SAMPLE, LONGEST_SAMPLE_MIB, Place};
+use crate::sample::Conversation;
 use crate::{ChatTemplateError, DataError};
 pub(super) use files::SpecialTokens;
 pub(super) use generation::Marked;
@@ -40,6 +45,13 @@ const BOUNDS: Bounds = Bounds {
 /// The keys of a message that may hold its reasoning; templates read the first.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
+/// A template that a spec names.
+pub(super) enum Given {
+    File(PathBuf),
+    /// One of [`options::CHAT_TEMPLATES`].
+    Named(&'static str),
+}
+
 /// A template that can be rendered.
 pub(super) struct ChatTemplate {
     environment: Environment<'static>,
@@ -51,13 +63,17 @@ pub(super) struct ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// The template in the file `given`, or else that of the model.
+    /// The template that is `given`, or else that of the model.
     pub(super) fn open(
-        given: Option<&Path>,
+        given: Option<Given>,
         location: &Location,
         special_tokens: &SpecialTokens,
     ) -> Result<Self, ChatTemplateError> {
-        let (place, source) = files::find(given, location)?;
+        let (place, source) = match given {
+            Some(Given::Named(name)) if name != OWN_TEMPLATE => named::find(name),
+            Some(Given::File(path)) => files::find(Some(&path), location)?,
+            _ => files::find(None, location)?,
+        };
         Self::new(place, &source, special_tokens)
     }
 
@@ -70,10 +86,14 @@ impl ChatTemplate {
         environment.set_fuel(Some(FUEL));
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.map_err(|error| invalid(&error))?);
-        environment.set_unknown_method_callback(unknown_method_callback);
+        environment.set_unknown_method_callback(python::method);
+        environment.set_formatter(python::print);
+        filters::add(&mut environment);
         functions::add(&mut environment);
         generation::add(&mut environment);
-        let (source, marks_generation) = generation::as_filter(source);
+        // Jinja2 reads every end of a line as `\n`.
+        let source = source.replace("\r\n", "\n").replace('\r', "\n");
+        let (source, marks_generation) = generation::as_filter(&literals::plain(&source));
         if source.len() as u64 > LARGEST_TEMPLATE {
             let reason = format!("the template has {} bytes, more than {LARGEST_TEMPLATE}", source.len());
             return Err(ChatTemplateError::Invalid { place, reason });
@@ -93,27 +113,34 @@ impl ChatTemplate {
         })
     }
 
-    /// The text of a conversation, with the place of what the assistant says if the template marks it.
+    /// The text of the first messages of a conversation, with the place of what the assistant says if the template marks it.
     ///
     /// # Errors
     /// The template fails or raises an exception; with its line, and the place of the conversation.
     pub(super) fn render(
         &self,
-        messages: &[Json],
+        conversation: &Conversation,
+        messages: usize,
         add_generation_prompt: bool,
         place: &Place,
     ) -> Result<Marked, DataError> {
-        let messages: Vec<Json> = messages.iter().map(with_plain_keys).collect();
+        let messages: Vec<Json> = conversation.messages[..messages].iter().map(with_plain_keys).collect();
         let values = context! {
-            messages => Value::from(Serde(messages)),
-            tools => (),
-            documents => (),
-            add_generation_prompt,
+            ..Value::from(Serde(&conversation.variables)),
+            ..context! {
+                messages => Value::from(Serde(messages)),
+                tools => Value::from(Serde(&conversation.tools)),
+                documents => (),
+                add_generation_prompt,
+            },
             ..Value::from(Serde(&self.special_tokens))
         };
         let template = self.environment.get_template(NAME);
         let mut out = Limited::default();
-        let rendered = template.and_then(|template| template.render_captured_to(values, &mut out).map(drop));
+        // The library panics on some templates.
+        let rendered =
+            guarded(|| template.and_then(|template| template.render_captured_to(values, &mut out).map(drop)));
+        let rendered = rendered.unwrap_or_else(|panic| Err(Error::new(ErrorKind::InvalidOperation, panic)));
         let failed = |template, reason| DataError::ChatTemplateFails {
             place: place.to_string(),
             template,
@@ -132,6 +159,18 @@ impl ChatTemplate {
                 parts: Vec::new(),
             },
         })
+    }
+
+    /// True if the template reads this variable.
+    pub(super) fn reads(&self, variable: &str) -> bool {
+        let template = self.environment.get_template(NAME);
+        template.is_ok_and(|template| template.undeclared_variables(false).contains(variable))
+    }
+
+    /// True if this word stands in the template. What it does with all keys of a message is not known.
+    pub(super) fn names(&self, word: &str) -> bool {
+        let template = self.environment.get_template(NAME);
+        template.is_ok_and(|template| template.source().contains(word) || template.source().contains("items"))
     }
 
     /// True if the template marks what the assistant says.

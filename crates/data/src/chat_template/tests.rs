@@ -1,6 +1,7 @@
 //! Templates, rendered as transformers renders them.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::json;
@@ -41,6 +42,14 @@ fn template(source: &str) -> Result<ChatTemplate, ChatTemplateError> {
     ChatTemplate::new("chat.jinja".into(), source, &tokens())
 }
 
+fn render(template: &ChatTemplate, messages: &[Json], add_generation_prompt: bool) -> Result<Marked, DataError> {
+    let conversation = Conversation {
+        messages: messages.to_vec(),
+        ..Conversation::default()
+    };
+    template.render(&conversation, messages.len(), add_generation_prompt, &place())
+}
+
 #[test]
 fn conversations_are_rendered_as_by_transformers() {
     let golden: Golden = serde_json::from_str(include_str!("../../../../tests/fixtures/chat_templates.json")).unwrap();
@@ -48,7 +57,7 @@ fn conversations_are_rendered_as_by_transformers() {
     for case in golden.cases {
         let template = template(golden.templates[&case.template].as_str().unwrap()).unwrap();
         let messages = &golden.conversations[case.conversation];
-        let rendered = template.render(messages, case.add_generation_prompt, &place());
+        let rendered = render(&template, messages, case.add_generation_prompt);
         let name = format!("{} of conversation {}", case.template, case.conversation);
         match (rendered, case.text) {
             (Ok(marked), Some(text)) => {
@@ -67,11 +76,9 @@ fn conversations_are_rendered_as_by_transformers() {
 fn a_template_that_fails_names_its_line_and_the_sample() {
     let fails = |source: &str| {
         let messages = [json!({"role": "user", "content": "a"})];
-        let error = template(source)
-            .unwrap()
-            .render(&messages, false, &place())
-            .unwrap_err();
-        error.to_string()
+        render(&template(source).unwrap(), &messages, false)
+            .unwrap_err()
+            .to_string()
     };
     assert_eq!(
         fails("a\n{{ raise_exception('no ' + messages[0].role) }}"),
@@ -87,8 +94,9 @@ fn a_template_that_fails_names_its_line_and_the_sample() {
 fn a_template_that_would_not_end_is_stopped() {
     let fails = |source: &str| {
         let messages = [json!({"role": "user", "content": "a".repeat(1 << 16)})];
-        let rendered = template(source).unwrap().render(&messages, false, &place());
-        rendered.unwrap_err().to_string()
+        render(&template(source).unwrap(), &messages, false)
+            .unwrap_err()
+            .to_string()
     };
     let nested = "{% for a in range(9999) %}{% for b in range(9999) %}{% set c = a %}{% endfor %}{% endfor %}";
     assert!(fails(nested).ends_with("does a loop of it end?"), "{}", fails(nested));
@@ -111,7 +119,7 @@ fn a_template_that_would_not_end_is_stopped() {
 fn a_template_that_marks_nothing_changes_no_character() {
     let template = template("{{ messages[0].content }}").unwrap();
     let message = json!({"role": "user", "content": "a\u{fdd0}b\u{fdd1}"});
-    let marked = template.render(&[message], false, &place()).unwrap();
+    let marked = render(&template, &[message], false).unwrap();
     assert_eq!((marked.text.as_str(), marked.parts.len()), ("a\u{fdd0}b\u{fdd1}", 0));
 }
 
@@ -128,9 +136,9 @@ fn model(files: &[(&str, Json)]) -> (tempfile::TempDir, Location) {
 
 fn opened(given: Option<PathBuf>, location: &Location) -> Result<String, String> {
     let template = SpecialTokens::of(location)
-        .and_then(|tokens| ChatTemplate::open(given.as_deref(), location, &tokens))
+        .and_then(|tokens| ChatTemplate::open(given.map(Given::File), location, &tokens))
         .map_err(|error| error.to_string())?;
-    Ok(template.render(&[], false, &place()).unwrap().text)
+    Ok(render(&template, &[], false).unwrap().text)
 }
 
 #[test]
@@ -214,4 +222,50 @@ fn a_model_without_a_template_says_where_it_would_be() {
             .unwrap_err()
             .starts_with("cannot read /nowhere/x")
     );
+}
+
+/// What `python/data/make_jinja.py` wrote.
+#[derive(Deserialize)]
+struct Jinja {
+    values: Map<String, Json>,
+    cases: Vec<JinjaCase>,
+}
+
+#[derive(Deserialize)]
+struct JinjaCase {
+    template: String,
+    text: Option<String>,
+}
+
+/// Walks the filters, tests, methods and statements of Jinja2. A template gives Jinja2's text, or is an error; those that
+/// give another are listed. minijinja renders some that Jinja2 refuses.
+#[test]
+fn templates_are_read_as_by_jinja2() {
+    let golden: Jinja = serde_json::from_str(include_str!("../../../../tests/fixtures/jinja.json")).unwrap();
+    let listed = include_str!("../../../../tests/fixtures/jinja_differences.txt").lines();
+    let listed: BTreeSet<String> = listed
+        .filter(|line| line.starts_with('"'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let messages = golden.values["messages"].as_array().unwrap().clone();
+    let conversation = Conversation {
+        messages: messages.clone(),
+        variables: golden.values,
+        ..Conversation::default()
+    };
+    let (mut equal, mut different) = (0, BTreeSet::new());
+    for case in golden.cases {
+        let rendered = template(&case.template).ok().and_then(|template| {
+            let rendered = template.render(&conversation, messages.len(), false, &place());
+            rendered.map(|marked| marked.text).ok()
+        });
+        match (rendered, case.text) {
+            (Some(text), Some(expected)) if text != expected => _ = different.insert(case.template),
+            (one, other) => equal += usize::from(one.is_some() == other.is_some()),
+        }
+    }
+    assert!(equal > 950, "{equal}");
+    let new: Vec<_> = different.difference(&listed).collect();
+    let gone: Vec<_> = listed.difference(&different).collect();
+    assert!(new.is_empty() && gone.is_empty(), "new: {new:#?}\nno longer: {gone:#?}");
 }

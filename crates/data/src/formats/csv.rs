@@ -1,6 +1,6 @@
-//! Comma-separated values under a header. A quoted value may hold commas and line ends.
+//! Values under a header, parted by commas or by tabs. A quoted value may hold commas and line ends.
 
-use std::fs::File;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,20 +8,22 @@ use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord};
 use serde_json::Map;
 
 use super::metered::{Meter, Metered};
+use super::opened::open;
 use super::place::Place;
 use super::row::{EachRow, LONGEST_SAMPLE, LONGEST_SAMPLE_MIB, Row, missing};
 use crate::DataError;
 
 /// The names in the header.
-pub(super) fn columns(path: &Arc<Path>) -> Result<Vec<String>, DataError> {
-    Ok(Table::open(path)?.header.iter().map(str::to_owned).collect())
+pub(super) fn columns(path: &Arc<Path>, separator: u8) -> Result<Vec<String>, DataError> {
+    Ok(Table::open(path, separator)?.header.iter().map(str::to_owned).collect())
 }
 
 /// Calls `each` with these columns of each row. All values are texts.
-pub(super) fn read(path: &Arc<Path>, columns: &[&str], each: &mut EachRow) -> Result<(), DataError> {
-    let mut table = Table::open(path)?;
+pub(super) fn read(path: &Arc<Path>, separator: u8, columns: &[&str], each: &mut EachRow) -> Result<(), DataError> {
+    let mut table = Table::open(path, separator)?;
+    let places: HashMap<&str, usize> = table.header.iter().enumerate().map(|(at, name)| (name, at)).collect();
     let index = |column: &&str| {
-        let found = table.header.iter().position(|name| name == *column);
+        let found = places.get(*column).copied();
         found.ok_or_else(|| missing(path.display().to_string(), column, table.header.iter()))
     };
     let indices = columns.iter().map(index).collect::<Result<Vec<_>, _>>()?;
@@ -32,7 +34,9 @@ pub(super) fn read(path: &Arc<Path>, columns: &[&str], each: &mut EachRow) -> Re
         for (column, &index) in columns.iter().zip(&indices) {
             values.insert((*column).into(), record[index].into());
         }
-        each(Row { place, values })?;
+        if !each(Row { place, values })? {
+            break;
+        }
     }
     Ok(())
 }
@@ -45,21 +49,24 @@ struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    fn open(path: &'a Arc<Path>) -> Result<Self, DataError> {
-        let file = File::open(path).map_err(|source| DataError::Read {
-            path: path.to_path_buf(),
-            source,
-        })?;
-        let (metered, meter) = Metered::new(file);
+    fn open(path: &'a Arc<Path>, separator: u8) -> Result<Self, DataError> {
+        let (metered, meter) = Metered::new(open(path)?);
         let mut table = Self {
             path,
-            reader: ReaderBuilder::new().from_reader(metered),
+            reader: ReaderBuilder::new().delimiter(separator).from_reader(metered),
             meter,
             header: StringRecord::new(),
         };
         let header = table.reader.headers().cloned();
         table.header = header.map_err(|error| table.error(error))?;
-        Ok(table)
+        let mut seen = HashSet::new();
+        match table.header.iter().find(|name| !name.is_empty() && !seen.insert(*name)) {
+            None => Ok(table),
+            Some(name) => Err(DataError::Csv {
+                place: Place::line(path, 1).to_string(),
+                reason: format!("the header has the name `{name}` twice"),
+            }),
+        }
     }
 
     /// Reads the next row; false at the end.
@@ -113,9 +120,9 @@ mod tests {
         std::fs::write(file.path(), text).unwrap();
         let path: Arc<Path> = file.path().into();
         let mut all = Vec::new();
-        let result = read(&path, &[column], &mut |row| {
+        let result = read(&path, b',', &[column], &mut |row| {
             all.push(row.values[column].as_str().unwrap().to_owned());
-            Ok(())
+            Ok(true)
         });
         let name = path.display().to_string();
         result
@@ -138,6 +145,10 @@ mod tests {
             (
                 b"id,text\n1,a\n2\n",
                 "x.csv:3: not comma-separated values: the row has 1 values, and the header has 2 names",
+            ),
+            (
+                b"text,text\na,b\n",
+                "x.csv:1: not comma-separated values: the header has the name `text` twice",
             ),
             (
                 b"text\n\xff\n",

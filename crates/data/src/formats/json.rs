@@ -1,34 +1,122 @@
-//! An array of JSON objects, alone or as the only array of an object. It is read as a stream and never held whole.
+//! JSON objects in an array, alone or as the only one of an object, or one after the other. A file is read as a stream and
+//! never held whole.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Deserializer, Map, Value};
 
 use super::jsonl;
 use super::lines::{BYTE_ORDER_MARK, Lines};
 use super::metered::{Meter, Metered};
+use super::opened::open;
 use super::place::Place;
-use super::row::{EachObject, LONGEST_SAMPLE_MIB};
+use super::row::{EachObject, LONGEST_SAMPLE_MIB, TEXT_COLUMN, kind};
 use crate::DataError;
 
-/// Calls `each` with each object. A file with an object a line is read as JSON lines, whatever its name.
-pub(super) fn objects(path: &Arc<Path>, each: &mut EachObject) -> Result<(), DataError> {
-    if is_lines(path) {
-        return jsonl::objects(path, each);
+/// Calls `each` with each object: of an array, of the only array of an object, or of objects one after the other, on a line
+/// each or not. What the file holds decides; of one that holds a single line with an object, its name does: it is a row of
+/// JSON lines (`is_lines`). An object alone that has no array is one row.
+pub(super) fn objects(path: &Arc<Path>, is_lines: bool, each: &mut EachObject) -> Result<(), DataError> {
+    match shape(path, is_lines)? {
+        Shape::Lines => jsonl::lines(path, each),
+        Shape::Objects => several(path, each),
+        Shape::Value => value(path, each),
     }
-    let read_error = |source| DataError::Read {
-        path: path.to_path_buf(),
-        source,
-    };
-    let (metered, meter) = Metered::new(File::open(path).map_err(read_error)?);
-    let mut reader = BufReader::with_capacity(1 << 16, metered);
-    if reader.fill_buf().map_err(read_error)?.starts_with(BYTE_ORDER_MARK) {
-        reader.consume(BYTE_ORDER_MARK.len());
+}
+
+/// How the objects of a file stand in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// Each on its line.
+    Lines,
+    /// One after the other, on any lines.
+    Objects,
+    /// In an array, or in something of one value.
+    Value,
+}
+
+/// The shape of a file, as far as its beginning says. What cannot be read is an error of its reader.
+fn shape(path: &Path, is_lines: bool) -> Result<Shape, DataError> {
+    let mut lines = Lines::open(path)?;
+    let (mut first, mut is_blank) = (None, true);
+    while let Ok(Some(line)) = lines.next() {
+        is_blank &= line.trim().is_empty();
+        match (line.trim(), &first) {
+            ("", _) => {}
+            (line, None) if !line.starts_with('{') => return Ok(Shape::Value),
+            (line, None) if serde_json::from_str::<IgnoredAny>(line).is_ok() => {
+                if is_lines {
+                    return Ok(Shape::Lines);
+                }
+                first = Some(());
+            }
+            (_, None) => break,
+            (line, Some(())) if line.starts_with('{') => return Ok(Shape::Lines),
+            _ => break,
+        }
     }
+    if first.is_none() && is_lines && is_blank {
+        return Ok(Shape::Lines);
+    }
+    let mut reader = Reader::open(path)?;
+    let mut values = Deserializer::from_reader(&mut reader.buffer).into_iter::<IgnoredAny>();
+    let is_object = matches!(values.next(), Some(Ok(_))) && (is_lines || values.next().is_some());
+    Ok(if is_object { Shape::Objects } else { Shape::Value })
+}
+
+/// A file that is read as a stream, with the bytes that may still be read for a row.
+struct Reader {
+    buffer: BufReader<Metered>,
+    meter: Meter,
+}
+
+impl Reader {
+    fn open(path: &Path) -> Result<Self, DataError> {
+        let (metered, meter) = Metered::new(open(path)?);
+        let mut buffer = BufReader::with_capacity(1 << 16, metered);
+        let start = buffer.fill_buf().map_err(|source| DataError::Read {
+            path: path.to_path_buf(),
+            source,
+        })?;
+        if start.starts_with(BYTE_ORDER_MARK) {
+            buffer.consume(BYTE_ORDER_MARK.len());
+        }
+        Ok(Self { buffer, meter })
+    }
+}
+
+fn too_long(path: &Arc<Path>, object: u64) -> DataError {
+    DataError::TooLong {
+        place: Place::object(path, object).to_string(),
+        limit: LONGEST_SAMPLE_MIB,
+    }
+}
+
+/// Objects one after the other.
+fn several(path: &Arc<Path>, each: &mut EachObject) -> Result<(), DataError> {
+    let Reader { buffer, meter } = Reader::open(path)?;
+    let mut count = 0;
+    for object in Deserializer::from_reader(buffer).into_iter::<Map<String, Value>>() {
+        let object = object.map_err(|error| match meter.is_exceeded() {
+            true => too_long(path, count + 1),
+            false => jsonl::json_error(path, error.line() as u64, &error),
+        })?;
+        count += 1;
+        if !each(Place::object(path, count), object)? {
+            break;
+        }
+        meter.begin_row();
+    }
+    Ok(())
+}
+
+/// The objects of an array, or of the only one in an object.
+fn value(path: &Arc<Path>, each: &mut EachObject) -> Result<(), DataError> {
+    let Reader { buffer, meter } = Reader::open(path)?;
     let mut stream = Stream {
         path,
         meter: &meter,
@@ -37,33 +125,21 @@ pub(super) fn objects(path: &Arc<Path>, each: &mut EachObject) -> Result<(), Dat
         arrays: 0,
         end: None,
     };
-    let mut json = Deserializer::from_reader(reader);
+    let mut json = Deserializer::from_reader(buffer);
     let parsed = json.deserialize_any(&mut stream).and_then(|()| json.end());
     let (count, arrays) = (stream.count, stream.arrays);
     match (stream.end, parsed) {
         (Some(End::Stopped), _) => Ok(()),
         (Some(End::Failed(error)), _) => Err(error),
-        (None, Err(_)) if meter.is_exceeded() => Err(DataError::TooLong {
-            place: Place::object(path, count + 1).to_string(),
-            limit: LONGEST_SAMPLE_MIB,
-        }),
+        (None, Err(_)) if meter.is_exceeded() => Err(too_long(path, count + 1)),
         (None, Err(error)) => Err(jsonl::json_error(path, error.line() as u64, &error)),
         (None, Ok(())) if arrays == 1 => Ok(()),
+        (None, Ok(())) if arrays == 0 => several(path, each),
         (None, Ok(())) => Err(DataError::JsonArray {
             path: path.to_path_buf(),
             arrays,
         }),
     }
-}
-
-/// True if the first line is a whole object and another follows.
-fn is_lines(path: &Path) -> bool {
-    let Ok(mut lines) = Lines::open(path) else { return false };
-    let is_object = |line: &str| serde_json::from_str::<Map<String, Value>>(line).is_ok();
-    if !matches!(lines.next(), Ok(Some(line)) if is_object(line)) {
-        return false;
-    }
-    matches!(lines.next(), Ok(Some(line)) if line.starts_with('{'))
 }
 
 /// Hands the objects of an array on, one at a time.
@@ -84,17 +160,13 @@ enum End {
     Failed(DataError),
 }
 
-impl<'de> Visitor<'de> for &mut Stream<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("an array of objects")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+impl<'de> Stream<'_, '_> {
+    /// The items of an array, of which the first one may be read already.
+    fn array<A: SeqAccess<'de>>(&mut self, first: Option<Map<String, Value>>, mut seq: A) -> Result<(), A::Error> {
         self.arrays += 1;
         self.meter.begin_row();
-        while let Some(object) = seq.next_element::<Map<String, Value>>()? {
+        let mut first = first.map(Item);
+        while let Some(Item(object)) = first.take().map_or_else(|| seq.next_element(), |item| Ok(Some(item)))? {
             if self.arrays > 1 {
                 continue;
             }
@@ -112,12 +184,40 @@ impl<'de> Visitor<'de> for &mut Stream<'_, '_> {
         }
         Ok(())
     }
+}
+
+impl<'de> Visitor<'de> for &mut Stream<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an array of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<(), A::Error> {
+        self.array(None, seq)
+    }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while map.next_key::<IgnoredAny>()?.is_some() {
             map.next_value_seed(Member(self))?;
         }
         Ok(())
+    }
+}
+
+/// An item of an array: an object, or a text, which is one of the column of texts.
+struct Item(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Item {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::Object(object) => Ok(Self(object)),
+            text @ Value::String(_) => Ok(Self(Map::from_iter([(TEXT_COLUMN.to_owned(), text)]))),
+            other => Err(de::Error::custom(format_args!(
+                "{} is no object; the items of an array are objects, or texts",
+                kind(&other)
+            ))),
+        }
     }
 }
 
@@ -139,8 +239,15 @@ impl<'de> Visitor<'de> for Member<'_, '_, '_> {
         f.write_str("an array of objects")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<(), A::Error> {
-        self.0.visit_seq(seq)
+    /// An array that begins with something else than an object is a value of the object, and not the data.
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        match seq.next_element::<Value>()? {
+            Some(Value::Object(first)) => self.0.array(Some(first), seq),
+            _ => {
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(())
+            }
+        }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
@@ -182,7 +289,7 @@ mod tests {
         std::fs::write(file.path(), text).unwrap();
         let path: Arc<Path> = file.path().into();
         let mut all = Vec::new();
-        let result = objects(&path, &mut |place, object| {
+        let result = objects(&path, false, &mut |place, object| {
             let text = object["text"].as_str().unwrap();
             all.push(format!("{place} {text}").replace(&file.path().display().to_string(), "x.json"));
             Ok(true)
@@ -205,6 +312,14 @@ mod tests {
         assert_eq!(texts(lines).unwrap(), ["x.json:1 a", "x.json:2 b"]);
         assert_eq!(texts(&format!("\u{feff}{rows}")).unwrap(), expected);
         assert!(texts("[]").unwrap().is_empty());
+        assert_eq!(texts("[\"a\",\n\"b\"]").unwrap(), expected);
+        assert_eq!(texts("{\"text\":\n\"a\"}\n\n{\n\"text\": \"b\"}").unwrap(), expected);
+        assert_eq!(texts("{\"text\": \"a\"}{\"text\": \"b\"}").unwrap(), expected);
+        assert_eq!(texts("{\"text\": \"a\",\n\"n\": {}}").unwrap(), expected[..1]);
+        let with_texts = "{\"text\": \"a\", \"tags\": [\"x\", \"y\"]}";
+        assert_eq!(texts(with_texts).unwrap(), expected[..1], "its texts are no samples");
+        let with_numbers = format!("{{\"ids\": [1, 2], \"data\": {rows}}}");
+        assert_eq!(texts(&with_numbers).unwrap(), expected);
     }
 
     #[test]
@@ -216,15 +331,11 @@ mod tests {
             ),
             (
                 "[{\"text\": \"a\"}, 7]",
-                "x.json:1:18: not a JSON object: invalid type: integer `7`, expected a map",
+                "x.json:1:18: not a JSON object: a number is no object; the items of an array are objects, or texts",
             ),
             (
                 "[{\"text\": \"a\"}",
                 "x.json:1:14: not a JSON object: EOF while parsing a list",
-            ),
-            (
-                "{\"text\": \"a\"}",
-                "x.json: there is no array of objects; write one array, or use `format: jsonl` for an object a line",
             ),
             (
                 "{\"a\": [{\"text\": \"a\"}], \"b\": [{\"text\": \"a\"}]}",

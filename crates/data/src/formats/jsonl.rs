@@ -9,7 +9,7 @@ use super::row::EachObject;
 use crate::DataError;
 
 /// Calls `each` with the object of each line. Skips blank lines.
-pub(super) fn objects(path: &Arc<Path>, each: &mut EachObject) -> Result<(), DataError> {
+pub(super) fn lines(path: &Arc<Path>, each: &mut EachObject) -> Result<(), DataError> {
     let mut lines = Lines::open(path)?;
     loop {
         let number = lines.number() + 1;
@@ -41,17 +41,23 @@ pub(super) fn json_error(path: &Path, line: u64, error: &serde_json::Error) -> D
 
 #[cfg(test)]
 mod tests {
-    use options::DataFormat;
+    use options::{DataFormat, SampleBy};
 
-    use super::super::read;
+    use super::super::File;
 
     fn texts(text: &str) -> Result<Vec<String>, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let mut all = Vec::new();
-        let result = read(file.path(), DataFormat::Jsonl, &["text"], &mut |row| {
+        let opened = File {
+            path: file.path(),
+            format: DataFormat::Jsonl,
+            sample_by: SampleBy::Paragraph,
+            sep: None,
+        };
+        let result = opened.read(&["text"], &[], &mut |row| {
             all.push(row.values["text"].as_str().unwrap().to_owned());
-            Ok(())
+            Ok(true)
         });
         let path = file.path().display().to_string();
         result

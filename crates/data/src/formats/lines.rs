@@ -1,9 +1,9 @@
 //! Lines of a text file, in bounded memory for any file.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use super::opened::open;
 use super::row::{LONGEST_SAMPLE, LONGEST_SAMPLE_MIB};
 use crate::DataError;
 
@@ -13,7 +13,7 @@ pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Reads UTF-8 lines, each at most [`LONGEST_SAMPLE`] bytes long.
 pub(super) struct Lines<'a> {
     path: &'a Path,
-    reader: BufReader<File>,
+    reader: BufReader<Box<dyn Read>>,
     line: Vec<u8>,
     /// Bytes before the current line.
     offset: u64,
@@ -23,13 +23,9 @@ pub(super) struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     pub(super) fn open(path: &'a Path) -> Result<Self, DataError> {
-        let file = File::open(path).map_err(|source| DataError::Read {
-            path: path.into(),
-            source,
-        })?;
         Ok(Self {
             path,
-            reader: BufReader::with_capacity(1 << 16, file),
+            reader: BufReader::with_capacity(1 << 16, open(path)?),
             line: Vec::new(),
             offset: 0,
             number: 0,

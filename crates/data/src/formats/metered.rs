@@ -1,7 +1,6 @@
 //! A reader that bounds what a parser may read for one row.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io::{self, Read};
 use std::rc::Rc;
 
@@ -12,7 +11,7 @@ const READ_AHEAD: usize = 1 << 20;
 
 /// A file that ends in an error if a row is longer than [`LONGEST_SAMPLE`].
 pub(super) struct Metered {
-    file: File,
+    file: Box<dyn Read>,
     meter: Meter,
 }
 
@@ -21,7 +20,7 @@ pub(super) struct Metered {
 pub(super) struct Meter(Rc<Cell<usize>>);
 
 impl Metered {
-    pub(super) fn new(file: File) -> (Self, Meter) {
+    pub(super) fn new(file: Box<dyn Read>) -> (Self, Meter) {
         let meter = Meter(Rc::default());
         meter.begin_row();
         let metered = Self {

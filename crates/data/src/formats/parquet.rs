@@ -36,6 +36,13 @@ pub(super) fn columns(path: &Arc<Path>) -> Result<Vec<String>, DataError> {
     Ok(schema.iter_names().map(|name| name.to_string()).collect())
 }
 
+/// The names of the columns whose values are read.
+pub(super) fn readable_columns(path: &Arc<Path>) -> Result<Vec<String>, DataError> {
+    let schema = schema(path)?;
+    let fields = schema.iter_values().filter(|field| unreadable(&field.dtype).is_none());
+    Ok(fields.map(|field| field.name.to_string()).collect())
+}
+
 /// The columns of lists.
 pub(super) fn lists(path: &Arc<Path>) -> Result<Vec<String>, DataError> {
     let schema = schema(path)?;
@@ -115,7 +122,9 @@ pub(super) fn read(path: &Arc<Path>, columns: &[&str], each: &mut EachRow) -> Re
                 })?;
                 values.insert(column.into(), value);
             }
-            each(Row { place, values })?;
+            if !each(Row { place, values })? {
+                return Ok(());
+            }
         }
     }
     Ok(())
@@ -210,7 +219,7 @@ mod tests {
         let mut all = Vec::new();
         let result = read(&file.path().into(), &[column], &mut |row| {
             all.push(row.values[column].clone());
-            Ok(())
+            Ok(true)
         });
         let path = file.path().display().to_string();
         result
@@ -264,7 +273,7 @@ mod tests {
     fn a_small_file_may_have_too_long_a_sample() {
         for (file, column) in [("long_list", "messages"), ("long_text", "text")] {
             let path = format!("{}/../../tests/fixtures/{file}.parquet", env!("CARGO_MANIFEST_DIR"));
-            let error = read(&Path::new(&path).into(), &[column], &mut |_| Ok(())).unwrap_err();
+            let error = read(&Path::new(&path).into(), &[column], &mut |_| Ok(true)).unwrap_err();
             assert!(matches!(error, DataError::TooLong { .. }), "{error}");
         }
     }
@@ -295,7 +304,7 @@ mod tests {
             let mut first = None;
             let result = read(&path, &[column], &mut |row| {
                 first = Some(row.values[column].clone());
-                Ok(())
+                Ok(true)
             });
             result.map(|()| first).map_err(|error| error.to_string())
         };
@@ -320,7 +329,7 @@ mod tests {
         let mut all = Vec::new();
         read(&Path::new(path).into(), &["messages"], &mut |row| {
             all.push(row.values["messages"].clone());
-            Ok(())
+            Ok(true)
         })
         .unwrap();
         let message = |role: &str, content: &str| serde_json::json!({ "role": role, "content": content });

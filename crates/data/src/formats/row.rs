@@ -15,15 +15,15 @@ pub(crate) const LONGEST_SAMPLE: usize = LONGEST_SAMPLE_MIB << 20;
 /// The only column of a text file.
 pub(crate) const TEXT_COLUMN: &str = "text";
 
-/// A row of a file, with the columns that were asked for.
+/// A row of a file, with the columns that were asked for at least.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub place: Place,
     pub values: Map<String, Value>,
 }
 
-/// The callback of a file's reader: takes each row.
-pub(super) type EachRow<'a> = dyn FnMut(Row) -> Result<(), DataError> + 'a;
+/// The callback of a file's reader: takes each row, and returns false to stop.
+pub(super) type EachRow<'a> = dyn FnMut(Row) -> Result<bool, DataError> + 'a;
 
 /// The callback of a reader of objects: returns false to stop.
 pub(super) type EachObject<'a> = dyn FnMut(Place, Map<String, Value>) -> Result<bool, DataError> + 'a;

@@ -1,0 +1,14 @@
+//! A sample for people.
+
+use std::ops::Range;
+
+/// A sample as it is trained on.
+#[derive(Debug)]
+pub struct Shown {
+    /// The text in parts, each with whether its tokens are predicted.
+    pub parts: Vec<(String, bool)>,
+    /// The token ids.
+    pub ids: Vec<u32>,
+    /// The ranges of predicted tokens; `None` if all are.
+    pub targets: Option<Vec<Range<u32>>>,
+}
