@@ -144,9 +144,10 @@ impl Family {
     /// `None` where it has no choice and refuses.
     pub fn chosen_layers(self, adapter: Adapter) -> Option<&'static [&'static str]> {
         let choice = choice(self).filter(|_| adapter.is_of_layers())?;
-        match adapter {
-            Adapter::Ia3 => choice.ia3.map(|ia3| ia3.targets),
-            Adapter::Vera => Some(choice.vera),
+        // PEFT has a table for each of its types.
+        match adapter.facts().peft_type {
+            "IA3" => choice.ia3.map(|ia3| ia3.targets),
+            "VERA" => Some(choice.vera),
             _ => Some(choice.layers),
         }
     }
