@@ -25,7 +25,7 @@ const EVALUATED_ONCE: &str = "leave it out: our trainer has `eval_fraction`, the
                               plans of PyTorch's stack have the training's steps alone";
 
 /// The keys, each with the help of its error.
-const FOREIGN: [(&str, &str); 119] = [
+const FOREIGN: [(&str, &str); 121] = [
     // Of TRL's SFTConfig.
     ("dataset_text_field", TEXT_COLUMN),
     (
@@ -79,6 +79,8 @@ const FOREIGN: [(&str, &str); 119] = [
         "write `record: {timeline: true}` in the spec, next to `defaults`",
     ),
     ("log_interval", LOG_INTERVAL),
+    ("load_in_4bit", "write `dtype: int4`"),
+    ("load_in_8bit", "write `dtype: int8`"),
     ("logging_steps", LOG_INTERVAL),
     (
         "quantization_config",

@@ -38,9 +38,9 @@ impl Read for Lz4 {
                 return Ok(read);
             }
             if let Some(ended) = self.frame.take() {
-                // Only this tells of a frame that is cut.
+                // Only this tells of a frame that is cut. Its kind of error would be tried again.
                 let (mut rest, outcome) = ended.finish();
-                outcome?;
+                outcome.map_err(|_| io::Error::new(io::ErrorKind::UnexpectedEof, "the LZ4 frame is cut"))?;
                 if !rest.fill_buf()?.is_empty() {
                     self.frame = Some(lz4::Decoder::new(rest)?);
                 }
