@@ -98,17 +98,30 @@ pub(crate) fn in_spec(name: &str, value: Option<&str>) -> Option<String> {
         Meant::Words(help) => help,
         Meant::Settings(settings) => {
             let help = written(&settings, as_yaml);
-            let defaults = Cell::default();
-            let is_default = |(key, value): &(String, String)| {
-                let default = defaults.resolved_value(key);
-                let parsed = serde_json::from_str::<Value>(value);
-                default == parsed.unwrap_or_else(|_| value.as_str().into())
-            };
-            match settings.iter().all(is_default) {
+            match are_defaults(&settings) {
                 true => help.replacen("write ", "leave it out: the default is ", 1),
                 false => help,
             }
         }
+    })
+}
+
+/// The same as lines of a spec; `None` if nothing does it, words alone say what does, a value is left to the reader, or
+/// the defaults do it.
+pub(crate) fn lines_of_spec(name: &str, value: &str) -> Option<Vec<String>> {
+    let Meant::Settings(settings) = meant(name, Some(value))? else {
+        return None;
+    };
+    let is_open = settings.iter().any(|(_, value)| value == VALUE);
+    let lines = settings.iter().map(|(key, value)| as_yaml(key, value));
+    (!is_open && !are_defaults(&settings)).then(|| lines.collect())
+}
+
+fn are_defaults(settings: &[(String, String)]) -> bool {
+    let defaults = Cell::default();
+    settings.iter().all(|(key, value)| {
+        let parsed = serde_json::from_str::<Value>(value);
+        defaults.resolved_value(key) == parsed.unwrap_or_else(|_| value.as_str().into())
     })
 }
 

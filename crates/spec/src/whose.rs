@@ -3,7 +3,7 @@
 use yaml::diagnostic::Diagnostic;
 use yaml::tree::Node;
 
-use super::ours::in_spec;
+use super::ours::{in_spec, lines_of_spec};
 
 /// A program by keys that its files have at the root, of which all must be there.
 const PROGRAMS: [(&str, &[&str]); 9] = [
@@ -41,16 +41,15 @@ pub(super) fn foreign_file(tree: &Node) -> Option<Diagnostic> {
     let mut others = Vec::new();
     for (key, entry) in map {
         let value = entry.value.to_flow_yaml();
-        match cell::keys::is_known(&[key.to_string()]) {
-            true => written.push(format!("{key}: {value}")),
-            false => match in_spec(key, Some(&value)) {
-                Some(help) if help.starts_with("write `") && !help.contains("...") && !help.contains("FILE") => {
-                    let quoted = help.split('`').skip(1).step_by(2);
-                    written.extend(quoted.filter(|text| text.contains(": ")).map(str::to_owned));
-                }
-                Some(help) => others.push(format!("`{key}`: {help}")),
-                None => others.push(format!("`{key}` has no counterpart")),
-            },
+        if cell::keys::is_known(&[key.to_string()]) {
+            written.push(format!("{key}: {value}"));
+        } else if let Some(lines) = lines_of_spec(key, &value) {
+            written.extend(lines);
+        } else {
+            others.push(match in_spec(key, Some(&value)) {
+                Some(help) => format!("`{key}`: {help}"),
+                None => format!("`{key}` has no counterpart"),
+            });
         }
     }
     // Keys of one map stand in it together.
@@ -94,6 +93,19 @@ mod tests {
              max_seq_length: 512"
         );
         assert_eq!(help[1], "`frobnicate` has no counterpart");
+    }
+
+    #[test]
+    fn what_words_say_stands_behind_the_spec() {
+        let (_, help) = help("base_model: org/FILE...7b\nsequence_len: 512\nmonitor_tensors: true\n").unwrap();
+        assert_eq!(
+            help[0],
+            "as a spec it begins with\nname: NAME\ndefaults:\n  model: org/FILE...7b\n  max_seq_length: 512"
+        );
+        assert_eq!(
+            help[1],
+            "`monitor_tensors`: write `record: {timeline: true}` in the spec, next to `defaults`"
+        );
     }
 
     #[test]
