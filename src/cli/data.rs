@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use base::text::format;
-use base::text::visible;
+use base::text::{format, visible};
 use cell::Stack;
 use clap::ValueEnum;
 use data::{Preview, Shown, Tokens, preview};
@@ -148,8 +147,8 @@ fn for_people(seen: &Preview, max_seq_length: usize) -> String {
                 let _ = writeln!(out, "  {mark} {}", visible(line));
             }
         }
-        let predicted = predicted(shown);
-        let _ = writeln!(out, "  {} tokens, {predicted} of them predicted", shown.ids.len());
+        let (tokens, predicted) = (shown.ids.len(), shown.predicted());
+        let _ = writeln!(out, "  {tokens} tokens, {predicted} of them predicted");
     }
     match &seen.tokens {
         Some(tokens) => lengths(tokens, max_seq_length, &mut out),
@@ -164,17 +163,6 @@ fn for_people(seen: &Preview, max_seq_length: usize) -> String {
         let _ = writeln!(out, "note: {}", visible(remark));
     }
     out
-}
-
-/// Nothing predicts the first token.
-fn predicted(shown: &Shown) -> usize {
-    match &shown.targets {
-        None => shown.ids.len().saturating_sub(1),
-        Some(ranges) => ranges
-            .iter()
-            .map(|range| range.end.saturating_sub(range.start.max(1)) as usize)
-            .sum(),
-    }
 }
 
 fn lengths(tokens: &Tokens, max_seq_length: usize, out: &mut String) {

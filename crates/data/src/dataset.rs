@@ -12,10 +12,8 @@ use super::{
     Batches, DataError, Order, Sampler,
     collate::Collator,
     micro_batch::MicroBatch,
-    reading::Reading,
     sampler::Found,
     samples::{Contents, Samples},
-    skipped::SkippedParts,
 };
 
 /// Tokenised samples, split into those to train on and those held out.
@@ -26,8 +24,8 @@ pub struct Dataset {
     /// The id of separators, if they are asked for.
     separator: Option<u32>,
     sha256: String,
-    skipped: SkippedParts,
-    reading: Reading,
+    left_out: Option<LeftOut>,
+    remarks: Vec<String>,
 }
 
 impl Dataset {
@@ -45,29 +43,24 @@ impl Dataset {
             contents,
         } = samples;
         let sampler = Sampler::new(options, lengths.into(), targets.into(), found)?;
-        let mut reading = found.reading.clone();
-        sampler
-            .remark(options)
-            .into_iter()
-            .for_each(|remark| reading.take_for(remark));
         Ok(Self {
+            left_out: found.skipped.left_out(),
+            remarks: found.remarks(&sampler, options).collect(),
             sampler,
             contents,
             separator,
             sha256,
-            skipped: found.skipped,
-            reading,
         })
     }
 
     /// Sentences for the user: what samples are taken for, and what of them is not read or left out.
     pub fn remarks(&self) -> impl Iterator<Item = String> {
-        self.reading.remarks().chain(self.skipped.remarks())
+        self.remarks.iter().cloned()
     }
 
     /// The numbers of samples to train on that were left out; `None` if there are none.
     pub fn left_out(&self) -> Option<LeftOut> {
-        self.skipped.left_out()
+        self.left_out
     }
 
     /// The order of the samples, trained on and held out.

@@ -64,10 +64,9 @@ impl TrainingSamples {
         })
     }
 
-    /// Sentences for the user: what samples are taken for, and what of them is not read or left out.
+    /// The remarks of [`Dataset::remarks`], on the data to train on.
     pub(super) fn remarks(&self, sampler: &Sampler, options: &DataOptions) -> impl Iterator<Item = String> {
-        let read = self.found.reading.remarks().chain(sampler.remark(options));
-        read.chain(self.found.skipped.remarks())
+        self.found.remarks(sampler, options)
     }
 
     /// Their order.

@@ -10,8 +10,11 @@ use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DataError, LaidOut, Layout, reading::Reading, sample_lengths::SampleLengths, skipped::SkippedParts,
-    targets::SampleTargets,
+    DataError, LaidOut, Layout,
+    reading::Reading,
+    sample_lengths::SampleLengths,
+    skipped::SkippedParts,
+    targets::{SampleTargets, predicted},
 };
 
 /// Samples by their lengths, split into those to train on and those held out.
@@ -32,7 +35,7 @@ pub(super) struct Found {
     pub(super) origin: String,
     /// Samples that were left out.
     pub(super) skipped: SkippedParts,
-    /// What is worth a remark of the data to train on.
+    /// What is worth a remark in how all parts were read.
     pub(super) reading: Reading,
     /// The first sample of the data for evaluation, if there is such data.
     pub(super) evaluation_from: Option<usize>,
@@ -40,6 +43,14 @@ pub(super) struct Found {
     pub(super) forgetting_from: Option<usize>,
     /// The final number of each label, if labels are names.
     pub(super) label_numbers: Option<Vec<u32>>,
+}
+
+impl Found {
+    /// Sentences for the user: what samples are taken for, and what of them is not read or left out.
+    pub(super) fn remarks(&self, sampler: &Sampler, options: &DataOptions) -> impl Iterator<Item = String> {
+        let read = self.reading.remarks().chain(sampler.remark(options));
+        read.chain(self.skipped.remarks())
+    }
 }
 
 impl Sampler {
@@ -130,18 +141,14 @@ impl Sampler {
         self.trained().div_ceil(options.effective_batch_size())
     }
 
-    /// The predicted tokens of a sample. Nothing predicts the first.
+    /// The number of predicted tokens of a sample.
     pub(super) fn predicted(&self, sample: u32) -> usize {
         let tokens = self.lengths.tokens(sample);
-        let counted = |range: Range<u32>| range.end.saturating_sub(range.start.max(1)) as usize;
-        match self.targets.of(sample, tokens) {
-            None => tokens.saturating_sub(1),
-            Some(ranges) => ranges.map(counted).sum(),
-        }
+        predicted(tokens, self.targets.of(sample, tokens))
     }
 
     /// A sentence on data that do not fill a step.
-    pub(super) fn remark(&self, options: &DataOptions) -> Option<String> {
+    fn remark(&self, options: &DataOptions) -> Option<String> {
         let (trained, step) = (self.trained(), options.effective_batch_size());
         let DataOptions {
             batch_size,

@@ -4,6 +4,15 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+/// The number of predicted tokens of a sample of so many: those in `ranges`, or all. Nothing predicts the first.
+pub(super) fn predicted(tokens: usize, ranges: Option<impl Iterator<Item = Range<u32>>>) -> usize {
+    let counted = |range: Range<u32>| range.end.saturating_sub(range.start.max(1)) as usize;
+    match ranges {
+        None => tokens.saturating_sub(1),
+        Some(ranges) => ranges.map(counted).sum(),
+    }
+}
+
 /// All tokens of a sample are predicted.
 const WHOLE: u32 = 0;
 
