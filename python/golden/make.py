@@ -15,6 +15,7 @@ import decoders
 import dora
 import encoders
 import gemma
+import head
 import ia3
 import lion
 import ln_tuning
@@ -61,6 +62,7 @@ def main():
     oft.write(folder)
     loha.write(folder)
     lokr.write(folder)
+    head.write(folder)
     prompt_tuning.write(folder)
     prefix_tuning.write(folder)
     ln_tuning.write(folder)

@@ -9,6 +9,7 @@ mod decoders;
 mod dora;
 mod encoders;
 mod fixtures;
+mod head;
 mod lion;
 mod llm_int8;
 mod lora;

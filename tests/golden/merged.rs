@@ -288,8 +288,8 @@ fn what_cannot_be_merged_is_an_error_and_leaves_nothing() {
         ("\"lora_bias\": true", "`lora_bias: true` is not supported"),
         ("\"fan_in_fan_out\": true", "`fan_in_fan_out: true` is not supported"),
         (
-            "\"exclude_modules\": [\"q_proj\"]",
-            "`exclude_modules: [\"q_proj\"]` is not supported",
+            "\"layer_replication\": [[0, 2]]",
+            "`layer_replication: [[0,2]]` is not supported",
         ),
     ] {
         let key = field.split(':').next().expect("a key");

@@ -7,8 +7,22 @@ use super::config::ModelConfig;
 use super::module::{Kind, Module};
 
 impl ModelConfig {
-    /// True if the linear layer called `module` in full gets an adapter.
+    /// True if the linear layer called `module` in full gets an adapter. The head that predicts tokens gets one where it
+    /// is named, as in PEFT.
     pub fn adapts(&self, adapter: &AdapterOptions, module: &str) -> bool {
+        let names = matches!(
+            adapter.target_modules,
+            Some(TargetModules::Names(_) | TargetModules::Pattern(_))
+        );
+        if !names
+            && self
+                .family
+                .description()
+                .token_head()
+                .is_some_and(|head| head.path == module)
+        {
+            return false;
+        }
         let is_target = match (&adapter.target_modules, &adapter.method) {
             (Some(TargetModules::Peft), method) | (None, method @ AdapterMethod::Ia3(_)) => {
                 let chosen = self.family.chosen_layers(method.adapter());
@@ -17,32 +31,32 @@ impl ModelConfig {
             (Some(targets), _) => targets.contains(module),
             (None, method) => method.adapter().is_of_layers(),
         };
+        let is_excluded = adapter.exclude_modules.as_ref();
+        let is_target = is_target && !is_excluded.is_some_and(|excluded| excluded.contains(module));
         let is_meant = is_target && is_in(adapter.layers_to_transform.as_deref(), self.block_of(module));
         is_meant && !adapter.saves_whole(module)
     }
 
-    /// The head that predicts tokens, if it gets an adapter: where it is named, as in PEFT.
-    pub fn adapted_head(&self, adapter: &AdapterOptions) -> Option<&'static Module> {
-        let is_named = matches!(
-            adapter.target_modules,
-            Some(TargetModules::Names(_) | TargetModules::Pattern(_))
-        );
-        let mut head = self.family.description().head.iter();
-        head.find(|module| is_named && module.kind == Kind::TokenHead && self.adapts(adapter, module.path))
+    /// The layers that can have an adapter, with their names in full, in the order of a forward pass.
+    pub fn layers_for_adapters(&self) -> impl Iterator<Item = (String, &'static Module)> {
+        let linear = self.modules().filter(|(_, module)| module.kind == Kind::Linear);
+        linear.chain(
+            self.family
+                .description()
+                .token_head()
+                .map(|head| (head.path.to_owned(), head)),
+        )
     }
 
-    /// The linear layers that get an adapter, but for the head, by their names in full.
-    pub fn adapted(&self, adapter: &AdapterOptions) -> Vec<String> {
-        let linear = self.modules().filter(|(_, module)| module.kind == Kind::Linear);
-        let names = linear.map(|(name, _)| name);
-        names.filter(|name| self.adapts(adapter, name)).collect()
+    /// The layers that get an adapter.
+    pub fn adapted(&self, adapter: &AdapterOptions) -> impl Iterator<Item = (String, &'static Module)> {
+        self.layers_for_adapters()
+            .filter(move |(name, _)| self.adapts(adapter, name))
     }
 
     /// The most outputs and the most inputs of the linear layers that get an adapter.
     pub fn largest_adapted(&self, adapter: &AdapterOptions) -> (usize, usize) {
-        let linear = self.modules().filter(|(_, module)| module.kind == Kind::Linear);
-        let adapted = linear.filter(|(name, _)| self.adapts(adapter, name));
-        let dims = adapted.map(|(_, module)| module.dims(self));
+        let dims = self.adapted(adapter).map(|(_, module)| module.dims(self));
         dims.fold((0, 0), |(rows, cols), dims| (rows.max(dims[0]), cols.max(dims[1])))
     }
 
@@ -75,20 +89,13 @@ impl ModelConfig {
         let options = adapter.method.options();
         let trained = |tensors: Vec<Tensor>| {
             let trained = tensors.iter().filter(|tensor| tensor.is_trained);
-            trained.map(Tensor::elements).sum()
+            trained.map(Tensor::elements).sum::<usize>()
         };
-        let of_module = |(name, module): (String, &Module)| match module.kind {
-            Kind::Linear if self.adapts(adapter, &name) => {
-                trained(options.tensors(&self.layer(adapter, &name, module)))
-            }
-            _ if self.tunes_norm(adapter, &name) => module.dims(self).into_iter().product(),
-            _ => 0,
-        };
-        let head = self.adapted_head(adapter).map_or(0, |head| {
-            let layer = self.layer(adapter, head.path, head);
-            trained(options.tensors(&layer))
-        });
-        head + self.modules().map(of_module).sum::<usize>()
+        let of_layer =
+            |(name, module): (String, &Module)| trained(options.tensors(&self.layer(adapter, &name, module)));
+        let norms = self.modules().filter(|(name, _)| self.tunes_norm(adapter, name));
+        let of_norm = |(_, module): (String, &Module)| module.dims(self).into_iter().product::<usize>();
+        self.adapted(adapter).map(of_layer).sum::<usize>() + norms.map(of_norm).sum::<usize>()
     }
 
     /// True if IA3 scales the inputs of the layer called `module` in full, and not its outputs.

@@ -2,7 +2,9 @@
 
 mod trained;
 
-use options::{Attention, Dtype, Loss, ModelOptions, Stack, TargetModules, Task, Weights, ends_in};
+use options::{
+    AdapterMethod, AdapterOptions, Attention, Dtype, Loss, ModelOptions, Stack, TargetModules, Task, Weights, ends_in,
+};
 
 use super::config::{BITSANDBYTES, ModelConfig, Quantised};
 use super::error::{ArchError, Unsupported};
@@ -49,11 +51,20 @@ pub fn presets(stack: Stack) -> impl Iterator<Item = Preset> {
     presets.filter(move |preset| check(&preset.config(), stack).is_ok())
 }
 
-/// The linear layers that can have an adapter, in models that `stack` computes for `task`.
+/// The layers that can have an adapter, in models that `stack` computes for `task`; the head that predicts tokens last.
 pub fn target_modules(stack: Stack, task: Task) -> Vec<&'static str> {
     let is_computed = |family: &Family| stack == Stack::Torch || family.description().built_as.is_some();
-    let families = Family::ALL.iter().copied().filter(is_computed);
-    family::target_modules(families.filter(|family| family.description().task == task))
+    let families = || {
+        let computed = Family::ALL.iter().copied().filter(is_computed);
+        computed.filter(|family| family.description().task == task)
+    };
+    let mut names = family::target_modules(families());
+    for head in families().filter_map(|family| family.description().token_head()) {
+        if !names.contains(&head.name()) {
+            names.push(head.name());
+        }
+    }
+    names
 }
 
 /// The families that our trainer computes.
@@ -176,6 +187,7 @@ fn check_options(config: &ModelConfig, options: &ModelOptions) -> Result<(), Arc
     if options.offloads_embeddings && !has_frozen_table(config, options) {
         return Err(ArchError::TrainedTables);
     }
+    check_adapted_head(config, options)?;
     let targets = options
         .adapter
         .as_ref()
@@ -185,8 +197,8 @@ fn check_options(config: &ModelConfig, options: &ModelOptions) -> Result<(), Arc
     };
     let known = config.target_modules();
     let is_there = |name: &&String| {
-        let mut linear = config.modules().filter(|(_, module)| module.kind == Kind::Linear);
-        linear.any(|(module, _)| ends_in(&module, name))
+        let mut layers = config.layers_for_adapters();
+        layers.any(|(module, _)| ends_in(&module, name))
     };
     match names.iter().find(|name| !is_there(name)) {
         Some(name) => Err(ArchError::Module {
@@ -194,6 +206,28 @@ fn check_options(config: &ModelConfig, options: &ModelOptions) -> Result<(), Arc
             known: known.join(", "),
         }),
         None => Ok(()),
+    }
+}
+
+/// Checks what an adapter of the head asks of the tables.
+fn check_adapted_head(config: &ModelConfig, options: &ModelOptions) -> Result<(), ArchError> {
+    let adapts_head = |adapter: &&AdapterOptions| {
+        config
+            .adapted(adapter)
+            .any(|(_, module)| module.kind == Kind::TokenHead)
+    };
+    let Some(adapter) = options.adapter.as_ref().filter(adapts_head) else {
+        return Ok(());
+    };
+    if options.offloads_embeddings {
+        return Err(ArchError::OffloadedHead);
+    }
+    let is_tied = config.head_table(options) == config.family.description().embeddings[0].path;
+    match &adapter.method {
+        AdapterMethod::Lora(lora) | AdapterMethod::Dora(lora) if is_tied && lora.init_lora_weights.changes_weight() => {
+            Err(ArchError::TiedStart(lora.init_lora_weights.name()))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -155,11 +155,6 @@ pub enum ArchError {
     )]
     PeftModules(&'static str),
     #[error(
-        "`target_modules`: `{0}` matches lm_head, and adapters of the head are planned on PyTorch's stack, and not trained \
-         here yet; `modules_to_save: [lm_head]` trains it whole"
-    )]
-    AdaptedHead(String),
-    #[error(
         "`adapter: ia3`: PEFT has no layers of its own for {0}; write `target_modules` and `ia3: {{feedforward_modules: [...]}}`"
     )]
     Ia3Modules(&'static str),
@@ -195,6 +190,10 @@ pub enum ArchError {
     HeadIsSaved(String),
     #[error("`modules_to_save`: no layer is left for an adapter; `rank: 0` with `trainable` trains without adapters")]
     AllSaved,
+    #[error("`exclude_modules`: {0} takes an adapter from no layer; leave it out")]
+    NoExcluded(String),
+    #[error("`exclude_modules`: no layer is left for an adapter; `rank: 0` with `trainable` trains without adapters")]
+    AllExcluded,
     #[error("`layers_to_transform`: the model has no block {asked}; its {blocks} blocks are 0 to {}", blocks - 1)]
     Layer { asked: usize, blocks: usize },
     #[error("`{key}`: `{pattern}` matches no module that can have an adapter")]
@@ -209,6 +208,16 @@ pub enum ArchError {
     NoBias(&'static str),
     #[error("`offload.embeddings`: every table is trained, so none can wait in the host's memory; leave the key out")]
     TrainedTables,
+    #[error(
+        "`offload.embeddings`: the head has an adapter (`target_modules`), and its product needs the weight whole; leave \
+         one of the two out"
+    )]
+    OffloadedHead,
+    #[error(
+        "`lora.init_lora_weights`: {0} takes its factors out of the head's weight, which is the embedding's, too; leave \
+         lm_head out of `target_modules`, or use `init_lora_weights: default`"
+    )]
+    TiedStart(&'static str),
     #[error(
         "`offload.weights`: every weight of block {0} is trained, so none can wait in the host's memory; leave it out"
     )]

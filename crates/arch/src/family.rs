@@ -4,7 +4,7 @@ use options::Task;
 
 use super::description::Description;
 pub use super::families::Family;
-use super::module::Kind;
+use super::module::{Kind, Module};
 
 impl Family {
     /// The family's name: its `model_type`.
@@ -24,6 +24,11 @@ impl Family {
 }
 
 impl Description {
+    /// The layer that predicts tokens, if the family has one, with a weight of its own or not.
+    pub fn token_head(&self) -> Option<&'static Module> {
+        self.head.iter().find(|module| module.kind == Kind::TokenHead)
+    }
+
     /// True unless `key` is one of those that only other families read.
     pub(super) fn reads(&self, key: &str) -> bool {
         let lists = |family: &Self| family.keys.contains(&key);

@@ -151,7 +151,7 @@ impl Keys<'_> {
         )
     }
 
-    fn number(
+    pub(super) fn number(
         &self,
         key: &'static str,
         default: f64,

@@ -37,6 +37,6 @@ pub use name::{ModuleName, WeightName};
 pub use peft_choices::norm_choices;
 pub use presets::Preset;
 pub use releases::{Gap, Releases};
-pub use rope::{Llama3Scaling, LongRopeScaling, Rope, RopeScaling};
+pub use rope::{Llama3Scaling, LongRopeScaling, Rope, RopeScaling, YarnScaling};
 pub use suggestion::suggestion;
 pub use weights::{Init, WeightSpec};

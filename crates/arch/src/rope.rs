@@ -23,8 +23,13 @@ pub enum RopeScaling {
     Llama3(Llama3Scaling),
     /// LongRoPE.
     LongRope(LongRopeScaling),
+    /// YaRN.
+    Yarn(YarnScaling),
     /// All wavelengths are stretched by one factor (transformers' `rope_type: linear`).
     Linear(f64),
+    /// None up to the model's positions, beyond which the base grows with the sequence (transformers' `rope_type:
+    /// dynamic`).
+    Dynamic,
     /// Another, by transformers' `rope_type`.
     Other(String),
 }
@@ -56,6 +61,43 @@ pub struct LongRopeScaling {
     pub original_max_position_embeddings: usize,
     /// Multiplies the cosines and sines.
     pub attention_factor: f64,
+}
+
+/// YaRN (Peng et al. 2023, arXiv:2309.00071; transformers' `rope_type: yarn`): wavelengths that turn at least
+/// `beta_fast` times in the original context are kept, those that turn at most `beta_slow` times are stretched by
+/// `factor`, and those between are interpolated.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct YarnScaling {
+    /// How far long wavelengths are stretched.
+    pub factor: f64,
+    /// Turns from which on wavelengths are kept.
+    pub beta_fast: f64,
+    /// Turns up to which wavelengths are stretched in full.
+    pub beta_slow: f64,
+    /// Positions that the model was trained on before its context was stretched.
+    pub original_max_position_embeddings: usize,
+    /// True if the bounds between the pairs of dimensions are whole numbers.
+    pub truncate: bool,
+    /// Multiplies the cosines and sines.
+    pub attention_factor: f64,
+}
+
+impl YarnScaling {
+    /// How much of each pair's stretching is done, 0 to 1, of `rotary_dim` rotated dimensions
+    /// (`modeling_rope_utils._compute_yarn_parameters`).
+    pub fn ramp(&self, theta: f64, rotary_dim: usize) -> impl Iterator<Item = f64> + use<> {
+        let dims = rotary_dim as f64;
+        let original = self.original_max_position_embeddings as f64;
+        let pair = |turns: f64| dims * (original / (turns * 2.0 * std::f64::consts::PI)).ln() / (2.0 * theta.ln());
+        let (mut low, mut high) = (pair(self.beta_fast), pair(self.beta_slow));
+        if self.truncate {
+            (low, high) = (low.floor(), high.ceil());
+        }
+        (low, high) = (low.max(0.0), high.min(dims - 1.0));
+        // As transformers does, so that nothing is divided by 0.
+        let width = if low == high { 0.001 } else { high - low };
+        (0..rotary_dim / 2).map(move |pair| ((pair as f64 - low) / width).clamp(0.0, 1.0))
+    }
 }
 
 impl LongRopeScaling {
@@ -144,6 +186,8 @@ impl Rope {
                 let pairs = rope.rotary_dim(head_dim) / 2;
                 Some(RopeScaling::LongRope(long_rope(keys, &inner, pairs, positions)?))
             }
+            Some("yarn") => Some(RopeScaling::Yarn(yarn(keys, &inner, positions)?)),
+            Some("dynamic") => Some(RopeScaling::Dynamic),
             Some("linear") => Some(RopeScaling::Linear(needed(
                 &inner,
                 "linear",
@@ -231,6 +275,41 @@ fn long_rope(outer: &Keys, inner: &Keys, pairs: usize, positions: usize) -> Resu
         long_factor: inner.factors("long_factor", pairs)?.ok_or(missing("`long_factor`"))?,
         original_max_position_embeddings: original,
         attention_factor: inner.positive("attention_factor", attention_factor(factor, original))?,
+    })
+}
+
+/// As [`long_rope`], with the model's positions where none are called original.
+fn yarn(outer: &Keys, inner: &Keys, positions: usize) -> Result<YarnScaling, ConfigError> {
+    let key = "original_max_position_embeddings";
+    let original = outer
+        .optional_size(key)?
+        .or(inner.optional_size(key)?)
+        .unwrap_or(positions);
+    let factor = inner.positive("factor", positions as f64 / original as f64)?;
+    // A 0 counts as none, as in transformers.
+    let number = |key| {
+        let is_right = |number: f64| number >= 0.0 && number.is_finite();
+        inner.number(key, 0.0, is_right, "a number, 0 or above")
+    };
+    let scale = |by: f64| {
+        if factor <= 1.0 {
+            1.0
+        } else {
+            0.1 * by * factor.ln() + 1.0
+        }
+    };
+    let attention_factor = match [number("mscale")?, number("mscale_all_dim")?] {
+        [one, all] if one != 0.0 && all != 0.0 => scale(one) / scale(all),
+        _ => scale(1.0),
+    };
+    let beta = |key, default| number(key).map(|beta| if beta == 0.0 { default } else { beta });
+    Ok(YarnScaling {
+        factor,
+        beta_fast: beta("beta_fast", 32.0)?,
+        beta_slow: beta("beta_slow", 1.0)?,
+        original_max_position_embeddings: original,
+        truncate: inner.flag("truncate")?.unwrap_or(true),
+        attention_factor: inner.positive("attention_factor", attention_factor)?,
     })
 }
 

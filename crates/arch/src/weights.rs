@@ -98,8 +98,7 @@ impl ModelConfig {
     pub fn head_table(&self, options: &ModelOptions) -> &'static str {
         let family = self.family.description();
         let words = family.embeddings[0].path;
-        let mut heads = family.head.iter().filter(|module| module.kind == Kind::TokenHead);
-        let Some(head) = heads.next().map(|module| module.path) else {
+        let Some(head) = family.token_head().map(|module| module.path) else {
             return words;
         };
         let adapter = options.adapter.as_ref();

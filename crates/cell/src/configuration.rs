@@ -10,17 +10,17 @@ use super::allocator::{Allocator, Variable};
 use super::facts::{CANDLE, Facts, Idle, NO_ENGINE, NO_WARMUP, TORCH, UNPACKED};
 use super::fsdp::FsdpConfig;
 use super::map::cell_keys;
-use super::plain::{plain_blocks, plain_data, plain_offload, plain_targets, sorted, unless};
+use super::plain::{plain_blocks, plain_data, plain_excluded, plain_offload, plain_targets, sorted, unless};
 use super::torch::Torch;
 use super::zero::ZeroOptimization;
 use super::{of_data, of_methods, of_schedules};
 use arch::{Family, Preset, check, target_modules};
 use options::{
     Adapter, AdapterMethod, Attention, AutoBatchSize, Autocast, BLOCK_SIZES, ByteSize, Checkpointing,
-    DEFAULT_BLOCK_SIZE, DEFAULT_LABELS, Data, Distributed, Dtype, Engine, FloatDtype, Ia3, InstructionSetChoice,
-    LnTuning, Loha, Lokr, Lora, LoraATraining, Loss, LossScaling, LrScheduler, LrSchedulerKwargs, Measure, Miss,
-    NamePattern, Offload, Oft, Optimizer, PackingAttention, PackingSeparator, Padding, PrefixTuning, PromptTuning,
-    QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Vera, WarmupSteps, Weights,
+    DEFAULT_BLOCK_SIZE, DEFAULT_LABELS, Data, Distributed, Dtype, Engine, ExcludedModules, FloatDtype, Ia3,
+    InstructionSetChoice, LnTuning, Loha, Lokr, Lora, LoraATraining, Loss, LossScaling, LrScheduler, LrSchedulerKwargs,
+    Measure, Miss, NamePattern, Offload, Oft, Optimizer, PackingAttention, PackingSeparator, Padding, PrefixTuning,
+    PromptTuning, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Vera, WarmupSteps, Weights,
 };
 
 /// Optimizer steps if neither `max_steps` nor `num_train_epochs` is given.
@@ -276,6 +276,14 @@ cell_keys! {
             aliases: ["lora_target_modules"],
             example: "all-linear",
             acts: [both(LORA, "[q_proj, v_proj]", &[Bytes, File, Loss], &[Bytes, File])],
+        }
+        /// Those of them that get none: a list of the ends of their names, or a regular expression for their names in full, as in PEFT.
+        #[schemars(length(min = 1))]
+        exclude_modules: Option<ExcludedModules> = None => {
+            plain: |excluded, _| excluded.map(plain_excluded),
+            example: "[v_proj]",
+            no_technique: "what is trained is the experiment; target_modules and rank are searched",
+            acts: [both(LORA, "[v_proj]", &[Bytes, File, Loss], &[Bytes, File])],
         }
         /// The blocks in which they get an adapter, with indices from 0. Default: all, and what lies outside of blocks.
         #[schemars(length(min = 1))]

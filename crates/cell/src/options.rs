@@ -45,6 +45,7 @@ impl Cell {
             lora_dropout: if is_lora { self.lora_dropout } else { 0.0 },
             lora_fa: if is_lora { self.lora_fa } else { LoraATraining::Trained },
             target_modules: self.target_modules(),
+            exclude_modules: self.exclude_modules.clone(),
             layers_to_transform: self.layers_to_transform.clone(),
             modules_to_save: self.modules_to_save.clone().unwrap_or_default(),
             dtype: match self.is_deepspeed() {

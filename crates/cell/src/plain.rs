@@ -1,6 +1,6 @@
 //! The one way of writing each setting that stands in an id.
 
-use options::{DEFAULT_LABEL_COLUMN, DataFormat};
+use options::{DEFAULT_LABEL_COLUMN, DataFormat, ExcludedModules};
 
 use super::{Checkpointing, Data, Offload, OffloadedBlocks, TargetModules};
 
@@ -18,6 +18,13 @@ pub(super) fn plain_targets(targets: TargetModules) -> TargetModules {
     match targets {
         TargetModules::Names(names) => TargetModules::Names(sorted(names)),
         other => other,
+    }
+}
+
+pub(super) fn plain_excluded(excluded: ExcludedModules) -> ExcludedModules {
+    match excluded {
+        ExcludedModules::Names(names) => ExcludedModules::Names(sorted(names)),
+        pattern @ ExcludedModules::Pattern(_) => pattern,
     }
 }
 

@@ -30,6 +30,14 @@ impl Mask {
         }
     }
 
+    /// The mask from element `first` on.
+    pub fn skip(self, first: u64) -> Self {
+        Self {
+            key: self.key.wrapping_add(first.wrapping_mul(GOLDEN)),
+            ..self
+        }
+    }
+
     /// What element `index` is multiplied by: 0 or 1 / (1 - p).
     #[inline(always)]
     pub fn factor(&self, index: u64) -> f32 {

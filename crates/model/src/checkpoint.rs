@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};
 
-use arch::{Kind, ModelConfig};
+use arch::ModelConfig;
 use base::foreign;
 use options::Task;
 use serde::Deserialize;
@@ -156,9 +156,8 @@ fn missing(config: &ModelConfig, name: &str, found: &BTreeMap<String, usize>) ->
 
 /// The name of the weight of a head that predicts tokens, if the family has one.
 fn token_head(config: &ModelConfig) -> Option<String> {
-    let mut head = config.family.description().head.iter();
-    let module = head.find(|module| module.kind == Kind::TokenHead)?;
-    Some(format!("{}.weight", module.path))
+    let head = config.family.description().token_head()?;
+    Some(format!("{}.weight", head.path))
 }
 
 /// The name of the weight of such a head, if it is the embedding's by `config.json`.

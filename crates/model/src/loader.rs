@@ -10,6 +10,7 @@ use memory::{Buffer, tiers::Slot};
 use nn::{
     adapter::{Adapters, SharedFactors},
     dropout::Dropout,
+    head::Head,
     linear::{Linear, Projection},
     param::Param,
     tensor::{Float, Shape, Tensor, floating},
@@ -109,6 +110,27 @@ impl<'a> Loader<'a> {
             None
         };
         Ok(Linear { weight, bias, adapter })
+    }
+
+    /// The head over its weight, with its adapter if it is one of the targets.
+    pub(super) fn head(&mut self, module: &Module, weight: Param) -> Result<Head, LoadError> {
+        let Some(adapters) = &mut self.adapters else {
+            return Ok(Head::Plain(weight));
+        };
+        let name = ModuleName::new(module.path);
+        let mut weight = Weight::Dense(weight);
+        let adapter = {
+            let _module = memory::whole(name);
+            adapters.adapter(name, &mut weight)?
+        };
+        Ok(match (weight, adapter) {
+            (Weight::Dense(weight), None) => Head::Plain(weight),
+            (weight, adapter) => Head::Adapted(Projection::of(Linear {
+                weight,
+                bias: None,
+                adapter,
+            })),
+        })
     }
 
     /// A linear layer by itself.
@@ -322,8 +344,8 @@ impl<'a> Loader<'a> {
     /// The name that a weight is stored by: a tied head is the embedding.
     fn stored_name(&self, name: WeightName) -> String {
         let family = self.config.family.description();
-        let mut heads = family.head.iter().filter(|module| module.kind == Kind::TokenHead);
-        let is_head = heads.any(|head| name.module == ModuleName::new(head.path));
+        let head = family.token_head();
+        let is_head = head.is_some_and(|head| name.module == ModuleName::new(head.path));
         match is_head && self.config.tie_word_embeddings {
             true => ModuleName::new(family.embeddings[0].path).part(name.part).to_string(),
             false => name.to_string(),

@@ -8,7 +8,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use arch::{Kind, Location, ModelConfig, ModuleName};
+use arch::{Location, ModelConfig, ModuleName};
 use base::foreign;
 use base::whole_file;
 use candle_core::{DType, Device};
@@ -30,6 +30,11 @@ use super::save::{copy_companions, write_elements};
 
 /// The tensors of one module's adapter, by what follows the module's name.
 type Parts = HashMap<&'static str, AdapterTensor>;
+
+/// The head that predicts tokens.
+const HEAD: &str = "lm_head";
+/// Its weight.
+const HEAD_WEIGHT: &str = "lm_head.weight";
 
 /// Elements that are merged at a time where a weight's rows can be merged by themselves.
 const CHUNK: usize = 1 << 20;
@@ -143,12 +148,12 @@ impl Merge {
         {
             config.num_labels = classifier.shape[0];
         }
-        let tables = [config.family.description().embeddings[0].path, "lm_head"].map(|table| format!("{table}.weight"));
+        let tables = [config.family.description().embeddings[0].path, HEAD].map(|table| format!("{table}.weight"));
         let mut merge = Self {
             checkpoint: Checkpoint::open(base, &config)?,
             unties: config.tie_word_embeddings
                 && config.task() == Task::CausalLm
-                && tables.iter().any(|table| whole.contains_key(table)),
+                && (adapted.contains_key(HEAD) || tables.iter().any(|table| whole.contains_key(table))),
             config,
             base: base.into(),
             adapter: adapter.into(),
@@ -174,7 +179,7 @@ impl Merge {
         );
         if self.unties {
             let table = vec![self.config.vocab_size, self.config.hidden_size];
-            shapes.insert("lm_head.weight".into(), table);
+            shapes.insert(HEAD_WEIGHT.into(), table);
         }
         let shape_of = |weight: &str, tensor: &AdapterTensor| {
             let missing = || self.wrong(&tensor.name, format!("the model has no weight {weight}"));
@@ -332,13 +337,7 @@ impl Merge {
                 .checkpoint
                 .name_of(at, &stored)
                 .map_or(stored.clone(), str::to_owned);
-            let content = if self.whole.contains_key(&name) {
-                Content::Whole
-            } else if self.change_of(&name, 1).is_some() {
-                Content::Merged
-            } else {
-                Content::Stored(at, stored)
-            };
+            let content = self.content(&name, Content::Stored(at, stored));
             Some(Written {
                 name,
                 dtype: info.dtype,
@@ -349,13 +348,42 @@ impl Merge {
         file.names().into_iter().filter_map(written).collect()
     }
 
+    /// Where the elements of a tensor come from that the base has as `stored`.
+    fn content(&self, name: &str, stored: Content) -> Content {
+        if self.change_of(name, 1).is_some() {
+            Content::Merged
+        } else if self.whole.contains_key(name) {
+            Content::Whole
+        } else {
+            stored
+        }
+    }
+
+    /// Elements of a weight that the adapter changes, from index `start` on: those that its file has, as PEFT saves the
+    /// tables beside an adapter of one, or the checkpoint's.
+    fn read(&self, name: &str, start: usize, values: &mut [f32]) -> Result<(), MergeError> {
+        if let Some(whole) = self.whole.get(name) {
+            values.copy_from_slice(&whole.values[start..][..values.len()]);
+            return Ok(());
+        }
+        let embedding = self.embedding();
+        let is_tied = self.unties && name == HEAD_WEIGHT;
+        Ok(self
+            .checkpoint
+            .read(if is_tied { &embedding } else { name }, start, values)?)
+    }
+
+    /// The weight with the tokens' vectors.
+    fn embedding(&self) -> String {
+        format!("{}.weight", self.config.family.description().embeddings[0].path)
+    }
+
     /// The tensors that the checkpoint does not have: a new classifier, or a head that was the embedding.
     fn added(&self) -> Vec<Written> {
         let has = |name: &str| {
             self.checkpoint.has(name) || self.checkpoint.files().iter().any(|file| file.info(name).is_some())
         };
-        let embedding = format!("{}.weight", self.config.family.description().embeddings[0].path);
-        let (file, stored) = self.checkpoint.place(&embedding);
+        let (file, stored) = self.checkpoint.place(&self.embedding());
         let dtype = self.checkpoint.files()[file]
             .info(stored)
             .map_or(Dtype::F32, |info| info.dtype);
@@ -365,16 +393,15 @@ impl Merge {
                 name: name.clone(),
                 dtype,
                 shape: tensor.shape.clone(),
-                content: Content::Whole,
+                content: self.content(name, Content::Whole),
             })
             .collect();
-        let head = "lm_head.weight";
-        if self.unties && !has(head) && !self.whole.contains_key(head) {
+        if self.unties && !has(HEAD_WEIGHT) && !self.whole.contains_key(HEAD_WEIGHT) {
             added.push(Written {
-                name: head.into(),
+                name: HEAD_WEIGHT.into(),
                 dtype,
                 shape: vec![self.config.vocab_size, self.config.hidden_size],
-                content: Content::Stored(file, stored.to_owned()),
+                content: self.content(HEAD_WEIGHT, Content::Stored(file, stored.to_owned())),
             });
         }
         added
@@ -462,7 +489,7 @@ impl Merge {
         for start in (0..rows).step_by(step) {
             let end = rows.min(start + step);
             let values = &mut values[..(end - start) * columns];
-            self.checkpoint.read(&tensor.name, start * columns, values)?;
+            self.read(&tensor.name, start * columns, values)?;
             if takes_out {
                 self.take_out(module, tensor.dtype, values, (rows, columns))?;
             }
@@ -507,8 +534,7 @@ impl Merge {
     }
 
     fn module_name(&self, module: &str) -> Option<ModuleName> {
-        let mut linear = self.config.modules().filter(|(_, of)| of.kind == Kind::Linear);
-        let (name, of) = linear.find(|(name, _)| name == module)?;
+        let (name, of) = self.config.layers_for_adapters().find(|(name, _)| name == module)?;
         Some(match self.config.block_of(&name) {
             Some(block) => self.config.in_block(block, of),
             None => ModuleName::new(of.path),

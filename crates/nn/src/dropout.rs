@@ -56,6 +56,14 @@ impl Dropout {
         Some(at.samples.iter().map(|&sample| self.mask(at.step, sample)).collect())
     }
 
+    /// [`Self::masks`] of inputs with so many features, from the first token on that the pass has of each sample.
+    pub(super) fn masks_of(&self, pass: &Pass, features: usize) -> Option<Vec<Mask>> {
+        let masks = self.masks(pass)?.into_iter();
+        let first = |at| pass.dropout.as_ref().and_then(|at_step| at_step.first_tokens.get(at));
+        let skipped = |(at, mask): (usize, Mask)| mask.skip((first(at).unwrap_or(&0) * features) as u64);
+        Some(masks.enumerate().map(skipped).collect())
+    }
+
     /// `x` with its dropped elements, of samples of one length.
     pub fn forward(&self, x: Tensor, pass: &Pass) -> Result<Tensor> {
         if self.drops(pass) {
@@ -192,6 +200,7 @@ mod tests {
             dropout: Some(DropoutPass {
                 step: 2,
                 samples: vec![3, 0],
+                first_tokens: Vec::new(),
             }),
             ..pass(2, 5)
         };

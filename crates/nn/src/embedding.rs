@@ -10,11 +10,10 @@ use super::{
     tensor::{Tensor, for_format},
 };
 
-/// A table of the tokens' vectors.
+/// What becomes of the tokens' vectors. Their table, `[vocabulary, hidden]`, may be the head's weight, too, and is
+/// given each time.
 #[derive(Debug)]
 pub struct Embedding {
-    /// The vectors, `[vocabulary, hidden]`.
-    pub table: Param,
     /// Factor of the vectors, where they have one.
     pub scale: Option<f32>,
     /// The token whose row gets no gradient (PyTorch's `padding_idx`).
@@ -24,14 +23,14 @@ pub struct Embedding {
 impl Embedding {
     /// `n` ids to `[n, hidden]` in the hidden dtype, on `device`. Of a table in the host's memory these rows alone are
     /// copied.
-    pub fn forward(&self, ids: &Buffer<u32>, hidden: DType, device: &Device) -> Result<Tensor> {
-        self.table.count_rows(ids.len());
-        scaled_rows(&self.table.value, ids, hidden, self.factor())?.moved_to(device)
+    pub fn forward(&self, table: &Param, ids: &Buffer<u32>, hidden: DType, device: &Device) -> Result<Tensor> {
+        table.count_rows(ids.len());
+        scaled_rows(&table.value, ids, hidden, self.factor(table))?.moved_to(device)
     }
 
     /// The values of these tokens' rows in the table's format, row-major.
-    pub fn values(&self, ids: &[u32]) -> Result<Vec<f32>> {
-        let (table, cols, factor) = (&self.table.value, self.table.value.cols(), self.factor());
+    pub fn values(&self, table: &Param, ids: &[u32]) -> Result<Vec<f32>> {
+        let (table, cols, factor) = (&table.value, table.value.cols(), self.factor(table));
         if !table.has_kernels() {
             let ids = candle_core::Tensor::from_slice(ids, ids.len(), table.device())?;
             let rows = table.to_candle()?.index_select(&ids, 0)?.to_dtype(DType::F32)?;
@@ -48,24 +47,24 @@ impl Embedding {
     }
 
     /// Adds each row's gradient to its token's; does nothing if the table is frozen.
-    pub fn backward(&mut self, ids: &Buffer<u32>, mut dy: Tensor) -> Result<()> {
-        if self.table.trainable && self.scale.is_some() {
+    pub fn backward(&self, table: &mut Param, ids: &Buffer<u32>, mut dy: Tensor) -> Result<()> {
+        if table.trainable && self.scale.is_some() {
             if !dy.has_kernels() {
-                dy = Tensor::from_candle((dy.to_candle()? * f64::from(self.factor()))?)?;
+                dy = Tensor::from_candle((dy.to_candle()? * f64::from(self.factor(table)))?)?;
             } else if !memory::is_dry_run() {
-                kernels::scale(dy.values_mut::<f32>()?, self.factor());
+                kernels::scale(dy.values_mut::<f32>()?, self.factor(table));
             }
         }
-        if self.table.trainable {
+        if table.trainable {
             dy = without_padding(ids, dy, self.padding)?;
         }
-        self.table.accumulate_rows(ids, &dy)
+        table.accumulate_rows(ids, &dy)
     }
 
     /// The scale, which transformers rounds to the table's format (`Gemma3TextScaledWordEmbedding.forward`), or 1.
-    fn factor(&self) -> f32 {
+    fn factor(&self, table: &Param) -> f32 {
         let scale = self.scale.unwrap_or(1.0);
-        match self.table.value.dtype() {
+        match table.value.dtype() {
             DType::F16 => f16::from_f32(scale).to_f32(),
             DType::BF16 => bf16::from_f32(scale).to_f32(),
             _ => scale,
@@ -133,19 +132,21 @@ mod tests {
         ] {
             let values = uniform("table", &[7, 33]).to_dtype(dtype).unwrap();
             let run = || {
-                let table = param("table", &values, true);
-                let mut embedding = Embedding {
-                    table,
+                let mut table = param("table", &values, true);
+                let embedding = Embedding {
                     scale,
                     padding: Some(6),
                 };
                 for dy in ["dy", "more"] {
-                    embedding.backward(&ids, uniform_tensor(dy, &[5, 33])).unwrap();
+                    embedding
+                        .backward(&mut table, &ids, uniform_tensor(dy, &[5, 33]))
+                        .unwrap();
                 }
-                let gradient = embedding.table.gradient().unwrap().to_candle().unwrap();
+                let gradient = table.gradient().unwrap().to_candle().unwrap();
                 let of_padding = elements(&tensor(&gradient.get(6).unwrap()));
                 assert!(of_padding.iter().all(|value| *value == 0.0));
-                (embedding.forward(&ids, DType::BF16, &Device::Cpu).unwrap(), gradient)
+                let rows = embedding.forward(&table, &ids, DType::BF16, &Device::Cpu).unwrap();
+                (rows, gradient)
             };
             let (kernel, plain) = (run(), with_plain_ops(run));
             assert_eq!((kernel.0.dtype(), kernel.1.dtype()), (DType::BF16, dtype));
@@ -156,15 +157,14 @@ mod tests {
 
     #[test]
     fn a_frozen_table_gets_no_gradient() {
-        let table = param("table", &uniform("table", &[2, 3]), false);
-        let mut embedding = Embedding {
-            table,
+        let mut table = param("table", &uniform("table", &[2, 3]), false);
+        let embedding = Embedding {
             scale: None,
             padding: None,
         };
         embedding
-            .backward(&vec![1].into(), tensor(&uniform("dy", &[1, 3])))
+            .backward(&mut table, &vec![1].into(), tensor(&uniform("dy", &[1, 3])))
             .unwrap();
-        assert!(embedding.table.gradient().is_none());
+        assert!(table.gradient().is_none());
     }
 }

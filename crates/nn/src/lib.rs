@@ -18,6 +18,7 @@ pub mod embedding;
 pub mod encoder_block;
 pub mod encoder_embedding;
 pub mod feed_forward;
+pub mod head;
 mod head_norm;
 mod head_rows;
 pub mod layer_norm;

@@ -2,7 +2,7 @@
 //! so that the logits of the whole batch are never held, and only for rows that count.
 
 mod full;
-mod head;
+mod products;
 mod targets;
 
 pub use targets::Targets;
@@ -23,13 +23,16 @@ use memory::Buffer;
 use options::Loss;
 use trace::Phase;
 
-use self::head::{head_backward_plain, head_product, logits_plain};
+use self::products::{head_backward_plain, head_product, logits_plain};
 use super::{
+    convert,
     embedding::rows,
+    head::Head,
     head_rows::HeadRows,
     norm::RmsNorm,
     operand::Matrix,
     param::Param,
+    pass::Pass,
     softcap,
     tensor::{Float, Tensor, for_format, for_number},
 };
@@ -52,14 +55,18 @@ pub struct CausalLoss {
 
 impl CausalLoss {
     /// The sum of the losses over the counted rows of `x [tokens, hidden]`.
-    pub fn evaluate(self, x: &Tensor, norm: &RmsNorm, head: &Param, targets: &Targets) -> Result<f64> {
+    pub fn evaluate(self, x: &Tensor, norm: &RmsNorm, head: &Head, targets: &Targets, pass: &Pass) -> Result<f64> {
         let mut sum = 0.0;
-        for chunk in targets.chunks(rows_at_a_time(x, head)) {
+        for chunk in targets.chunks(rows_at_a_time(x, head)?) {
             let normed = norm.forward(&rows(x, &chunk.rows, x.dtype())?)?;
-            sum += if x.has_kernels() {
-                log_sum_exps(&normed, head, &chunk, self.cap)?.0
-            } else {
-                losses_plain(&logits_plain(&normed, head, self.cap)?, &chunk.next_plain(x.device())?)?.0
+            sum += match head {
+                Head::Adapted(head) => {
+                    full::evaluate(self.cap, &normed, head, &chunk.next, &pass.of_rows(&chunk.rows))?
+                }
+                Head::Plain(head) if x.has_kernels() => log_sum_exps(&normed, head, &chunk, self.cap)?.0,
+                Head::Plain(head) => {
+                    losses_plain(&logits_plain(&normed, head, self.cap)?, &chunk.next_plain(x.device())?)?.0
+                }
             };
         }
         Ok(sum)
@@ -70,54 +77,64 @@ impl CausalLoss {
     pub fn forward_backward(
         self,
         x: &Tensor,
-        norm: &mut RmsNorm,
-        head: &mut Param,
+        (norm, head): (&mut RmsNorm, &mut Head),
         targets: &Targets,
         scale: f64,
+        pass: &Pass,
         on_checkpoint: &mut dyn FnMut(),
     ) -> Result<(f64, Tensor)> {
         match self.way {
             Loss::Chunked | Loss::Tiled | Loss::Liger | Loss::CutCrossEntropy => {
-                self.in_chunks(x, norm, head, targets, scale, on_checkpoint)
+                self.in_chunks(x, (norm, head), targets, scale, pass, on_checkpoint)
             }
-            Loss::Full => full::forward_backward(self.cap, x, norm, head, targets, scale, on_checkpoint),
+            Loss::Full => full::forward_backward(self.cap, x, (norm, head), targets, scale, pass, on_checkpoint),
         }
     }
 
     /// `[rows, hidden] → [rows, vocabulary]`, float32.
-    pub fn logits(self, x: &Tensor, head: &Param) -> Result<Tensor> {
-        if x.has_kernels() {
-            softcap::forward(product_with_head(x, head)?, self.cap)
-        } else {
-            Tensor::from_candle(logits_plain(x, head, self.cap)?)
+    pub fn logits(self, x: &Tensor, head: &Head, pass: &Pass) -> Result<Tensor> {
+        match head {
+            Head::Adapted(head) => {
+                let [logits] = head.forward(x, pass)?;
+                let logits = convert::widen(&logits)?.copy().unwrap_or(logits);
+                softcap::forward(logits, self.cap)
+            }
+            Head::Plain(head) if x.has_kernels() => softcap::forward(product_with_head(x, head)?, self.cap),
+            Head::Plain(head) => Tensor::from_candle(logits_plain(x, head, self.cap)?),
         }
     }
 
     fn in_chunks(
         self,
         x: &Tensor,
-        norm: &mut RmsNorm,
-        head: &mut Param,
+        (norm, head): (&mut RmsNorm, &mut Head),
         targets: &Targets,
         scale: f64,
+        pass: &Pass,
         on_checkpoint: &mut dyn FnMut(),
     ) -> Result<(f64, Tensor)> {
         let mut sum = 0.0;
         let mut dx = Tensor::zeros(x.shape(), DType::F32, x.device())?;
-        for chunk in targets.chunks(rows_at_a_time(x, head)) {
+        for chunk in targets.chunks(rows_at_a_time(x, head)?) {
             memory::set_phase(Phase::Forward);
             let chunk_x = rows(x, &chunk.rows, x.dtype())?;
             let normed = norm.forward(&chunk_x)?;
-            let (loss, d_normed) = if x.has_kernels() {
-                loss_and_gradient(self.cap, &normed, head, &chunk, scale as f32, on_checkpoint)?
-            } else {
-                let logits = logits_plain(&normed, head, self.cap)?;
-                on_checkpoint();
-                memory::set_phase(Phase::Backward);
-                backward_plain(self.cap, logits, &normed, head, &chunk.next_plain(x.device())?, scale)?
+            let (loss, d_normed) = match head {
+                Head::Adapted(_) => {
+                    let pass = pass.of_rows(&chunk.rows);
+                    full::loss_and_gradient(self.cap, normed, head, &chunk.next, scale, &pass, on_checkpoint)?
+                }
+                Head::Plain(head) if x.has_kernels() => {
+                    loss_and_gradient(self.cap, &normed, head, &chunk, scale as f32, on_checkpoint)?
+                }
+                Head::Plain(head) => {
+                    let logits = logits_plain(&normed, head, self.cap)?;
+                    on_checkpoint();
+                    memory::set_phase(Phase::Backward);
+                    backward_plain(self.cap, logits, &normed, head, &chunk.next_plain(x.device())?, scale)?
+                }
             };
             sum += loss;
-            drop(normed);
             let zeros = Tensor::zeros(chunk_x.shape(), DType::F32, x.device())?;
             let d_rows = norm.backward(&chunk_x, &d_normed, zeros)?;
             dx = put_rows(dx, &d_rows, &chunk)?;
@@ -127,14 +144,13 @@ impl CausalLoss {
     }
 }
 
-/// Rows of a chunk: on the CPU the columns are cut too, so that only the sums of the rows limit it; plain ops hold the
-/// logits of a chunk.
-fn rows_at_a_time(x: &Tensor, head: &Param) -> usize {
-    if x.has_kernels() {
-        ROWS
-    } else {
-        (CHUNK_ELEMENTS / head.value.rows()).max(1)
-    }
+/// Rows of a chunk: on the CPU the columns are cut too, so that only the sums of the rows limit it; plain ops, and a
+/// head with an adapter, hold the logits of a chunk.
+fn rows_at_a_time(x: &Tensor, head: &Head) -> Result<usize> {
+    Ok(match head {
+        Head::Plain(_) if x.has_kernels() => ROWS,
+        _ => (CHUNK_ELEMENTS / head.weight()?.value.rows()).max(1),
+    })
 }
 
 /// `dx` with `d_rows` in the place of the chunk's rows, which nobody has written yet.

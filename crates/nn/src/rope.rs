@@ -1,8 +1,8 @@
 //! Rotary position embedding (Su et al. 2021, arXiv:2104.09864), halves rotated as Hugging Face's Llama does it, with
-//! the frequency scaling of Llama 3 and of LongRoPE (transformers, `modeling_rope_utils._compute_llama3_parameters` and
-//! `_compute_longrope_parameters`). A part of each head may be rotated alone, as Phi 3 does.
+//! the frequency scaling of Llama 3, LongRoPE and YaRN (transformers, `modeling_rope_utils._compute_llama3_parameters`,
+//! `_compute_longrope_parameters` and `_compute_yarn_parameters`). A part of each head may be rotated alone, as Phi 3 does.
 
-use arch::{Llama3Scaling, LongRopeScaling, RopeScaling};
+use arch::{Llama3Scaling, LongRopeScaling, RopeScaling, YarnScaling};
 use candle_core::{Device, Result};
 use kernels::rope::{self, Heads};
 use memory::Buffer;
@@ -118,7 +118,10 @@ impl Table {
     fn new(rope: &arch::Rope, head_dim: usize, positions: usize, device: &Device) -> Result<Self> {
         let frequencies = inverse_frequencies(rope, head_dim, positions)?;
         let factor = match &rope.scaling {
-            Some(RopeScaling::LongRope(LongRopeScaling { attention_factor, .. })) => *attention_factor as f32,
+            Some(
+                RopeScaling::LongRope(LongRopeScaling { attention_factor, .. })
+                | RopeScaling::Yarn(YarnScaling { attention_factor, .. }),
+            ) => *attention_factor as f32,
             _ => 1.0,
         };
         let table = |of: fn(f32) -> f32| {
@@ -140,11 +143,16 @@ fn inverse_frequencies(rope: &arch::Rope, head_dim: usize, positions: usize) -> 
     let exponents = (0..rotary_dim / 2).map(|i| 2.0 * i as f64 / rotary_dim as f64);
     let frequencies = exponents.map(|exponent| 1.0 / rope.theta.powf(exponent));
     Ok(match &rope.scaling {
-        None => frequencies.map(|frequency| frequency as f32).collect(),
+        // No sequence here is longer than the model's positions.
+        None | Some(RopeScaling::Dynamic) => frequencies.map(|frequency| frequency as f32).collect(),
         Some(RopeScaling::Llama3(scaling)) => frequencies.map(|frequency| llama3(frequency, scaling) as f32).collect(),
         Some(RopeScaling::LongRope(scaling)) => frequencies
             .zip(scaling.factors(positions))
             .map(|(frequency, factor)| (frequency / factor) as f32)
+            .collect(),
+        Some(RopeScaling::Yarn(scaling)) => frequencies
+            .zip(scaling.ramp(rope.theta, rotary_dim))
+            .map(|(frequency, ramp)| (frequency * (1.0 - ramp) + frequency / scaling.factor * ramp) as f32)
             .collect(),
         Some(RopeScaling::Linear(factor)) => frequencies.map(|frequency| (frequency / factor) as f32).collect(),
         Some(RopeScaling::Other(kind)) => candle_core::bail!("rotary scaling {kind} is not supported"),
@@ -229,6 +237,63 @@ mod tests {
             let dx = rope.backward(tensor(&dy), shape).unwrap();
             assert!((dot(&y, &dy) - dot(&x, &dx)).abs() < 1e-5);
         }
+    }
+
+    /// Against `ROPE_INIT_FUNCTIONS["yarn"]` of transformers 5.24, with 32 rotated dimensions and a base of 10,000.
+    #[test]
+    fn yarn_is_that_of_transformers() {
+        let scaling = YarnScaling {
+            factor: 8.0,
+            beta_fast: 8.0,
+            beta_slow: 2.0,
+            original_max_position_embeddings: 256,
+            truncate: false,
+            attention_factor: 1.25,
+        };
+        let rope = |scaling| arch::Rope {
+            theta: 10_000.0,
+            scaling: Some(RopeScaling::Yarn(scaling)),
+            partial_factor: 1.0,
+        };
+        let check = |scaling: YarnScaling, want: &[(usize, f32)]| {
+            let frequencies = inverse_frequencies(&rope(scaling), 32, 9).unwrap();
+            for &(pair, want) in want {
+                assert!(
+                    (frequencies[pair] / want - 1.0).abs() < 1e-6,
+                    "{pair}: {}, {want}",
+                    frequencies[pair]
+                );
+            }
+        };
+        let want = [
+            (0, 1.0),
+            (2, 0.316_227_76),
+            (3, 0.166_707_07),
+            (4, 0.057_412_69),
+            (5, 0.011_853_65),
+            (6, 0.003_952_847),
+            (15, 2.222_849_3e-5),
+        ];
+        check(scaling, &want);
+        let truncated = YarnScaling {
+            factor: 4.0,
+            beta_fast: 32.0,
+            beta_slow: 1.0,
+            original_max_position_embeddings: 64,
+            truncate: true,
+            ..scaling
+        };
+        let want = [
+            (0, 1.0),
+            (1, 0.477_990_12),
+            (2, 0.221_359_43),
+            (4, 0.04),
+            (5, 0.014_058_532),
+            (15, 4.445_698_5e-5),
+        ];
+        check(truncated, &want);
+        let table = Table::new(&rope(scaling), 32, 9, &Device::Cpu).unwrap();
+        assert!((elements(&table.cos)[0] - 1.25).abs() < 1e-6);
     }
 
     /// Against the definition, in double precision.

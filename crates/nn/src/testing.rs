@@ -17,6 +17,7 @@ use super::{
     dropout::Dropout,
     encoder_block::EncoderBlock,
     encoder_embedding::EncoderEmbedding,
+    head::Head,
     layer_norm::LayerNorm,
     linear::{Linear, Projection},
     norm::RmsNorm,
@@ -141,6 +142,7 @@ implement_trained!(
     [] DecoderBlock,
     [] EncoderBlock,
     [] EncoderEmbedding,
+    [] Head,
     [] LayerNorm,
     [] RmsNorm,
     [const N: usize] Projection<N>,
@@ -229,6 +231,7 @@ pub(crate) fn dropout_pass(batch: usize, len: usize, step: u64) -> Pass {
         dropout: Some(DropoutPass {
             step,
             samples: (0..batch as u64).collect(),
+            first_tokens: Vec::new(),
         }),
         ..pass(batch, len)
     }

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::methods::interface::{Layer, Method};
 use super::{
-    Adapter, AdapterMethod, Bias, Dtype, InitLoraWeights, Lora, LoraATraining, TargetModules, ends_in, matching,
+    Adapter, AdapterMethod, Bias, Dtype, ExcludedModules, InitLoraWeights, Lora, LoraATraining, TargetModules, ends_in,
+    matching,
 };
 
 /// Adapters: of linear layers, virtual tokens, or trained norms.
@@ -22,6 +23,8 @@ pub struct AdapterOptions {
     pub lora_fa: LoraATraining,
     /// The linear layers that get an adapter; PEFT's for the method and the family without.
     pub target_modules: Option<TargetModules>,
+    /// Those of them that get none.
+    pub exclude_modules: Option<ExcludedModules>,
     /// The blocks in which they get one; all, and what lies outside, without.
     pub layers_to_transform: Option<Vec<usize>>,
     /// The modules that are trained and saved whole: their names, or the ends of them.
@@ -53,6 +56,7 @@ impl AdapterOptions {
             lora_dropout: 0.0,
             lora_fa: LoraATraining::Trained,
             target_modules: Some(TargetModules::AllLinear),
+            exclude_modules: None,
             layers_to_transform: None,
             modules_to_save: Vec::new(),
             dtype: Dtype::Float32,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use options::methods::interface::{Field, Of, SavedTensor};
 use options::methods::{PROMPT_EMBEDDINGS, VERA_SHARED};
-use options::{Adapter, AdapterMethod, AdapterOptions, Bias, LoraATraining, NamePattern, TargetModules, Task};
+use options::{Adapter, AdapterMethod, AdapterOptions, Bias, LoraATraining, NamePattern, TargetModules, Task, ends_in};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -41,6 +41,8 @@ pub(super) struct Common {
 
 /// Names of a classifier's head, which PEFT saves with its adapter.
 const HEADS: [&str; 2] = ["classifier", "score"];
+/// Names of the tables of tokens' vectors and of the head, which PEFT saves where one of them has an adapter.
+const TABLES: [&str; 2] = ["embed_tokens", "lm_head"];
 
 /// PEFT's name of a task.
 pub fn task_type(task: Task) -> &'static str {
@@ -72,7 +74,7 @@ impl Config {
             }),
             // Modules that are listed one by one need none.
             layers_to_transform: match &adapter.target_modules {
-                _ if matches!(adapter.method, AdapterMethod::Ia3(_)) => None,
+                _ if matches!(adapter.method, AdapterMethod::Ia3(_)) || adapter.exclude_modules.is_some() => None,
                 Some(TargetModules::Names(names)) if names.iter().any(|name| name.contains('.')) => None,
                 _ => adapter.layers_to_transform.clone().map(Layers::Several),
             },
@@ -81,6 +83,7 @@ impl Config {
                 lora_alpha: adapter.lora_alpha,
                 lora_dropout: adapter.lora_dropout,
                 lora_fa: LoraATraining::Trained,
+                exclude_modules: adapter.exclude_modules.clone(),
                 ..AdapterOptions::of_rank(adapter.method.clone(), adapter.rank)
             },
             other_start: None,
@@ -157,6 +160,11 @@ impl Config {
                 json(serde_json::to_value(&options.layers_to_transform)),
             ),
             ("modules_to_save", "modules_to_save", json(serde_json::to_value(saved))),
+            (
+                "exclude_modules",
+                "exclude_modules",
+                json(serde_json::to_value(&options.exclude_modules)),
+            ),
         ];
         let own = facts.fields.iter().filter_map(Field::key);
         keys.extend(own.map(|field| (field.name, field.key, options.value(field.key))));
@@ -169,7 +177,9 @@ impl Config {
         let in_full = |modules: &mut dyn Iterator<Item = &(&str, &[usize])>| -> BTreeSet<String> {
             modules.map(|(name, _)| (*name).to_owned()).collect()
         };
-        let is_single = self.target_modules.as_ref().is_some_and(Targets::are_single);
+        // Modules that are listed one by one need nothing that excludes others.
+        let is_single =
+            self.adapter.exclude_modules.is_some() || self.target_modules.as_ref().is_some_and(Targets::are_single);
         let listed = match &mut self.adapter.method {
             AdapterMethod::Ia3(ia3) => {
                 let scaled = |(_, shape): &&(&str, &[usize])| shape.first() == Some(&1);
@@ -209,6 +219,11 @@ impl Config {
             return true;
         }
         let module = name.rsplit_once('.').map_or("", |(module, _)| module);
+        // Beside an adapter of the head PEFT saves both tables (`save_embedding_layers` in `utils/save_and_load.py`).
+        let last = module.strip_suffix(".base_layer").unwrap_or(module);
+        if TABLES.iter().any(|table| ends_in(last, table)) {
+            return true;
+        }
         // `classifier` is DistilBERT's `pre_classifier`, too: PEFT compares letters.
         let ends = module.match_indices('.').map(|(at, _)| at).chain([module.len()]);
         let mut outer = ends.map(|end| &module[..end]);

@@ -2,7 +2,7 @@
 
 use base::text::{either, suggestion};
 use options::invalid::{Invalid, alpha, probability, rank};
-use options::methods::interface::{Field, KeyField};
+use options::methods::interface::{Field, KeyField, Of};
 use options::{Adapter, AdapterOptions};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -17,7 +17,9 @@ const TYPE: &str = "peft_type";
 const COMMON: [&str; 3] = ["task_type", "base_model_name_or_path", "inference_mode"];
 
 /// Fields of any method that say which modules are meant.
-const OF_MODULES: [&str; 3] = ["target_modules", "layers_to_transform", "modules_to_save"];
+const OF_MODULES: [&str; 4] = ["target_modules", "layers_to_transform", "modules_to_save", EXCLUDED];
+/// Modules that get no adapter, although they are targets.
+const EXCLUDED: &str = "exclude_modules";
 
 /// Fields of PEFT's configuration that say nothing of what an adapter computes.
 const REMARKS: [&str; 6] = [
@@ -61,6 +63,15 @@ pub(super) fn read(fields: &Map<String, Value>) -> Result<Config, FieldError> {
     }
     check_values(&mut options, fields)?;
     check_known(fields, adapter)?;
+    // PEFT takes an empty list or text for none.
+    let excluded = fields.get(EXCLUDED).filter(|value| !is_neutral(value) && *value != "");
+    if let Some(value) = excluded {
+        if facts.of != Of::Layers {
+            return Err(FieldError::unsupported(EXCLUDED, value));
+        }
+        let read = serde_json::from_value(value.clone());
+        options.exclude_modules = read.map_err(|error| FieldError::value(EXCLUDED, value, &error.to_string()))?;
+    }
     let common = COMMON.map(|name| (name.to_owned(), fields.get(name).cloned()));
     let common = common.into_iter().filter_map(|(name, value)| Some((name, value?)));
     let common: Map<String, Value> = common.collect();

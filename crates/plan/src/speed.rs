@@ -238,8 +238,7 @@ impl<'c> Work<'c> {
         let Some(adapter) = self.cell.adapter_options() else {
             return Vec::new();
         };
-        let modules = self.model.modules();
-        let adapted = modules.filter(|(name, module)| module.kind == Kind::Linear && self.model.adapts(&adapter, name));
+        let adapted = self.model.adapted(&adapter);
         let dims = adapted.filter_map(|(_, module)| <[usize; 2]>::try_from(module.dims(self.model)).ok());
         dims.map(|[rows, columns]| [columns as f64, rows as f64]).collect()
     }

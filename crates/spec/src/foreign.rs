@@ -25,7 +25,7 @@ const EVALUATED_ONCE: &str = "leave it out: our trainer has `eval_fraction`, the
                               plans of PyTorch's stack have the training's steps alone";
 
 /// The keys, each with the help of its error.
-const FOREIGN: [(&str, &str); 121] = [
+const FOREIGN: [(&str, &str); 120] = [
     // Of TRL's SFTConfig.
     ("dataset_text_field", TEXT_COLUMN),
     (
@@ -147,10 +147,7 @@ const FOREIGN: [(&str, &str); 121] = [
         "trainer",
         "leave it out if it is SFTTrainer: trainers of preferences are not planned",
     ),
-    (
-        "lora_head",
-        "adapters of the head are not planned; `modules_to_save: [lm_head]` trains it whole",
-    ),
+    ("lora_head", "add `lm_head` to `target_modules`"),
     ("cutoff_len", "write `max_seq_length`"),
     ("model_max_length", "write `max_seq_length`"),
     ("quantization_bit", "write `dtype: int4` or `int8`"),
@@ -195,10 +192,6 @@ const FOREIGN: [(&str, &str); 121] = [
     (
         "resize_vocab",
         "it belongs to the model: its config.json has `vocab_size`",
-    ),
-    (
-        "exclude_modules",
-        "name the modules that have an adapter: `target_modules`",
     ),
     (
         "target_parameters",

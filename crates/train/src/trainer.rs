@@ -257,6 +257,7 @@ impl Trainer {
         let dropout = step.filter(|_| drops).map(|step| DropoutPass {
             step: step as u64,
             samples: micro.sample_ids.iter().map(|&sample| u64::from(sample)).collect(),
+            first_tokens: Vec::new(),
         });
         Pass {
             sequences: self.sequences(micro),

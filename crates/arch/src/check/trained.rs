@@ -3,8 +3,8 @@
 use base::text::suggestion;
 use options::methods::interface::Method;
 use options::{
-    AdapterMethod, AdapterOptions, Bias, ModelOptions, NamePattern, OffloadedBlocks, Patterns, Stack, TargetModules,
-    ends_in,
+    AdapterMethod, AdapterOptions, Bias, ExcludedModules, ModelOptions, NamePattern, OffloadedBlocks, Patterns, Stack,
+    TargetModules, ends_in,
 };
 
 use crate::config::ModelConfig;
@@ -28,13 +28,14 @@ pub fn check(config: &ModelConfig, options: &ModelOptions, stack: Stack) -> Resu
     if has_window && adapter.adapter().is_cached() {
         return Err(ArchError::PrefixWindow(config.family.name()));
     }
-    let adapted = adapted(config, adapter, stack);
+    let adapted: Vec<Adapted> = config.adapted(adapter).collect();
     let method = adapter.method.options();
     for (name, module) in &adapted {
         let layer = config.layer(adapter, name, module);
         method.check_layer(&layer).map_err(ArchError::Adapter)?;
     }
     check_layers(config, adapter, stack)?;
+    check_excluded(config, adapter)?;
     check_saved(config, options, adapter)?;
     let patterns = [
         ("rank_pattern", method.rank_pattern().map(names)),
@@ -83,22 +84,16 @@ fn names<T>(patterns: &Patterns<T>) -> Vec<&NamePattern> {
 /// A linear layer that gets an adapter, with its name in full.
 type Adapted = (String, &'static Module);
 
-/// The linear layers that get an adapter. PEFT gives one to a head that is named.
-fn adapted(config: &ModelConfig, adapter: &AdapterOptions, stack: Stack) -> Vec<Adapted> {
-    let linear = config.modules().filter(|(_, module)| module.kind == Kind::Linear);
-    let linear = linear.filter(|(name, _)| config.adapts(adapter, name));
-    let head = config.adapted_head(adapter).filter(|_| stack == Stack::Torch);
-    linear
-        .chain(head.map(|module| (module.path.to_owned(), module)))
-        .collect()
-}
-
 /// Checks that no search for a pattern gives up, which would look like a name that does not match.
 fn check_searches(config: &ModelConfig, options: &ModelOptions) -> Result<(), ArchError> {
     let adapter = options.adapter.as_ref();
     let target = adapter.and_then(|adapter| match &adapter.target_modules {
         Some(TargetModules::Pattern(pattern)) => Some(pattern),
         None | Some(TargetModules::AllLinear | TargetModules::Peft | TargetModules::Names(_)) => None,
+    });
+    let excluded = adapter.and_then(|adapter| match &adapter.exclude_modules {
+        Some(ExcludedModules::Pattern(pattern)) => Some(pattern),
+        None | Some(ExcludedModules::Names(_)) => None,
     });
     let method = adapter.map(|adapter| adapter.method.options());
     let ranks = method
@@ -109,7 +104,7 @@ fn check_searches(config: &ModelConfig, options: &ModelOptions) -> Result<(), Ar
         .and_then(Method::alpha_pattern)
         .into_iter()
         .flat_map(Patterns::keys);
-    let of_adapter = target.into_iter().chain(ranks).chain(alphas);
+    let of_adapter = target.into_iter().chain(excluded).chain(ranks).chain(alphas);
     let patterns: Vec<&NamePattern> = of_adapter.chain(options.trainable.iter().flatten()).collect();
     for (module, _) in config.modules() {
         let names = [module.clone(), format!("{module}.weight"), format!("{module}.bias")];
@@ -153,16 +148,14 @@ fn check_layers(config: &ModelConfig, adapter: &AdapterOptions, stack: Stack) ->
     if let Some(&asked) = layers.find(|layer| **layer >= blocks) {
         return Err(ArchError::Layer { asked, blocks });
     }
-    let has_none = adapted(config, adapter, stack).is_empty();
+    let has_none = config.adapted(adapter).next().is_none();
     let Some(TargetModules::Pattern(pattern)) = &adapter.target_modules else {
-        return match has_none && !adapter.modules_to_save.is_empty() {
-            true => Err(ArchError::AllSaved),
-            false => Ok(()),
+        return match has_none {
+            true if !adapter.modules_to_save.is_empty() => Err(ArchError::AllSaved),
+            true if adapter.exclude_modules.is_some() => Err(ArchError::AllExcluded),
+            _ => Ok(()),
         };
     };
-    if stack == Stack::Candle && config.adapted_head(adapter).is_some() {
-        return Err(ArchError::AdaptedHead(pattern.to_string()));
-    }
     if has_none {
         return Err(ArchError::NoModule {
             key: "target_modules".to_owned(),
@@ -190,6 +183,20 @@ fn other_modules(config: &ModelConfig) -> impl Iterator<Item = String> {
     config.modules().flat_map(with_outer)
 }
 
+/// Checks that each name, or the pattern, takes an adapter from some layer.
+fn check_excluded(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), ArchError> {
+    let without = AdapterOptions {
+        exclude_modules: None,
+        ..adapter.clone()
+    };
+    let parts = adapter.exclude_modules.iter().flat_map(ExcludedModules::parts);
+    let is_idle = |part: &ExcludedModules| !config.adapted(&without).any(|(name, _)| part.contains(&name));
+    match parts.into_iter().find(is_idle) {
+        Some(part) => Err(ArchError::NoExcluded(part.to_string())),
+        None => Ok(()),
+    }
+}
+
 /// Checks that PEFT chooses layers, where it is asked to.
 fn check_choice(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), ArchError> {
     let is_open = adapter.target_modules == Some(TargetModules::Peft);
@@ -215,7 +222,7 @@ fn check_ia3(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), ArchE
         .feedforward_modules
         .iter()
         .flatten()
-        .find(|name| !config.adapted(adapter).iter().any(|module| ends_in(module, name)))
+        .find(|name| !config.adapted(adapter).any(|(module, _)| ends_in(&module, name)))
     {
         Some(name) => Err(ArchError::Feedforward(name.clone())),
         None => Ok(()),
@@ -246,8 +253,8 @@ fn check_pattern(key: &str, patterns: &[&NamePattern], adapted: &[Adapted]) -> R
 
 /// Checks that the modules that are saved whole are there, can be trained, and are those that PEFT takes.
 fn check_saved(config: &ModelConfig, options: &ModelOptions, adapter: &AdapterOptions) -> Result<(), ArchError> {
-    let head = config.family.description().head.iter();
-    let head = head.filter(|module| module.kind == Kind::TokenHead && config.tie_word_embeddings);
+    let head = config.family.description().token_head();
+    let head = head.filter(|_| config.tie_word_embeddings);
     let modules: Vec<Adapted> = config
         .modules()
         .chain(head.map(|module| (module.path.to_owned(), module)))

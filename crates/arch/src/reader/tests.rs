@@ -360,7 +360,7 @@ fn what_a_decoder_cannot_have_is_an_error() {
             json!({"attention_dropout": 0.1}),
             "`attention_dropout: 0.1` is not supported",
         ),
-        (json!({"rope_scaling": {"type": "yarn", "factor": 4.0}}), "yarn"),
+        (json!({"rope_scaling": {"type": "ntk", "factor": 4.0}}), "ntk"),
         (
             json!({"rope_scaling": {"rope_type": "llama3", "factor": 4.0}}),
             "low_freq_factor",

@@ -65,11 +65,6 @@ impl Cell {
             let invalid = |message| Invalid::new(format!("{key}[{index}]"), message);
             let last = name.rsplit('.').next().unwrap_or(name);
             if !modules.contains(&last) {
-                if last == "lm_head" {
-                    let message = "adapters of the head are not planned";
-                    found.add(invalid(message.into()).help("`modules_to_save: [lm_head]` trains it whole"));
-                    continue;
-                }
                 let near = nearest(last, modules.iter().copied()).map(did_you_mean);
                 let help = near.unwrap_or_else(|| format!("the modules are {}", modules.join(", ")));
                 found.add(invalid(format!("{} is not a linear layer of this model", quoted(name))).help(help));

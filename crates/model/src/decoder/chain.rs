@@ -38,20 +38,20 @@ impl Chain for Decoder {
     }
 
     fn embedding_trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
-        self.embed_tokens.table.push_trainable(params);
+        let table = self.tables.embedding_mut();
+        table.into_iter().for_each(|table| table.push_trainable(params));
         params.extend(self.virtual_tokens.as_mut().map(VirtualTokens::embeddings));
     }
 
     fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
-        self.embed_tokens.table.push_trainable(params);
+        let [table, head] = self.tables.trainable();
+        params.extend(table);
         params.extend(self.virtual_tokens.as_mut().map(VirtualTokens::embeddings));
         for block in &mut self.blocks {
             block.trainable(params);
         }
         self.norm.trainable(params);
-        if let Some(head) = &mut self.lm_head {
-            head.push_trainable(params);
-        }
+        params.extend(head);
     }
 
     fn block_trainable<'a>(&'a mut self, index: usize, params: &mut Vec<&'a mut Param>) {
@@ -71,7 +71,8 @@ impl Chain for Decoder {
     }
 
     fn embed(&self, ids: &Buffer<u32>, pass: &Pass) -> Result<Tensor> {
-        let x = self.embed_tokens.forward(ids, self.hidden, &self.device)?;
+        let table = self.tables.embedding()?;
+        let x = self.embed_tokens.forward(table, ids, self.hidden, &self.device)?;
         match self.prompt() {
             Some(prompt) => prompt.before(&x, &pass.sequences),
             None => Ok(x),
@@ -96,14 +97,13 @@ impl Chain for Decoder {
         &mut self,
         x: &Tensor,
         batch: &MicroBatch,
-        _: &Pass,
+        pass: &Pass,
         scale: f64,
         on_checkpoint: &mut dyn FnMut(),
     ) -> Result<(f64, Tensor)> {
         let targets = self.targets(batch);
         let loss = self.loss;
-        let (norm, head) = self.head_mut();
-        loss.forward_backward(x, norm, head, &targets, scale, on_checkpoint)
+        loss.forward_backward(x, self.head_mut(), &targets, scale, pass, on_checkpoint)
     }
 
     fn block_backward(
@@ -126,21 +126,20 @@ impl Chain for Decoder {
         match &mut self.virtual_tokens {
             // The table beside it is frozen.
             Some(VirtualTokens::Prompt(prompt)) => prompt.backward(&dy, &pass.sequences),
-            _ => self.embed_tokens.backward(ids, dy),
+            _ => self.embed_tokens.backward(self.tables.embedding_mut()?, ids, dy),
         }
     }
 
-    fn evaluate(&self, x: &Tensor, batch: &MicroBatch, _: &Pass) -> Result<Evaluated> {
-        let (norm, head) = Decoder::head(self);
+    fn evaluate(&self, x: &Tensor, batch: &MicroBatch, pass: &Pass) -> Result<Evaluated> {
+        let (targets, head) = (self.targets(batch), self.tables.head());
         Ok(Evaluated {
-            loss_sum: self.loss.evaluate(x, norm, head, &self.targets(batch))?,
+            loss_sum: self.loss.evaluate(x, &self.norm, head, &targets, pass)?,
             correct: None,
         })
     }
 
-    fn logits(&self, x: &Tensor, _: &Pass) -> Result<Tensor> {
-        let (norm, head) = Decoder::head(self);
-        self.loss.logits(&norm.forward(x)?, head)
+    fn logits(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.loss.logits(&self.norm.forward(x)?, self.tables.head(), pass)
     }
 }
 

@@ -18,7 +18,7 @@ use nn::{
 };
 use options::AdapterMethod;
 
-use super::model::{Decoder, Ropes};
+use super::model::{Decoder, Ropes, Tables};
 use crate::{Model, error::LoadError, host_blocks::HostBlocks, loader::Loader};
 
 /// The modules of a block by their part in it, from its family's description: a norm, attention, the norm of its output
@@ -73,8 +73,8 @@ impl Loader<'_> {
             return Err(LoadError::Family(config.family.name()));
         };
         let parts = Parts::of(config)?;
+        let table = self.table(self.outside(embedding), embedding)?;
         let embed_tokens = Embedding {
-            table: self.table(self.outside(embedding), embedding)?,
             scale: config.embedding_scale(),
             padding: config.padding_row,
         };
@@ -89,9 +89,13 @@ impl Loader<'_> {
             blocks.push(block);
         }
         let norm = self.rms_norm(config, self.outside(norm), norm)?;
-        let lm_head = match self.has_own_head() {
-            true => Some(self.table(self.outside(head), head)?),
-            false => None,
+        let tables = match self.has_own_head() {
+            true => {
+                let weight = self.table(self.outside(head), head)?;
+                let head = self.head(head, weight)?;
+                Tables::Two { table, head }
+            }
+            false => Tables::Tied(self.head(head, table)?),
         };
         let rope = {
             let _module = memory::module("model.rotary_emb");
@@ -108,7 +112,7 @@ impl Loader<'_> {
             blocks,
             host_blocks,
             norm,
-            lm_head,
+            tables,
             rope,
             shared: self.shared_factors(),
             loss: CausalLoss {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use arch::Description;
 use candle_core::{DType, Device, Result};
 use nn::{
-    adapter::SharedFactors, attention::Visibility, decoder_block::DecoderBlock, embedding::Embedding, loss::CausalLoss,
-    norm::RmsNorm, param::Param, prefix::Prefix, prompt::Prompt, rope::Rope, virtual_tokens::VirtualTokens,
+    adapter::SharedFactors, attention::Visibility, decoder_block::DecoderBlock, embedding::Embedding, head::Head,
+    loss::CausalLoss, norm::RmsNorm, param::Param, prefix::Prefix, prompt::Prompt, rope::Rope,
+    virtual_tokens::VirtualTokens,
 };
 
 use crate::host_blocks::HostBlocks;
@@ -16,14 +17,13 @@ use crate::host_blocks::HostBlocks;
 pub struct Decoder {
     pub(crate) description: &'static Description,
     pub(crate) embed_tokens: Embedding,
+    pub(crate) tables: Tables,
     /// What stands before each sequence.
     pub virtual_tokens: Option<VirtualTokens>,
     pub(crate) blocks: Vec<DecoderBlock>,
     /// Frozen weights of blocks that wait in the host's memory.
     pub host_blocks: HostBlocks,
     pub(crate) norm: RmsNorm,
-    /// `None` if the head is the embedding's table.
-    pub lm_head: Option<Param>,
     pub(crate) rope: Ropes,
     /// The factors that the adapters share.
     pub shared: Option<Arc<SharedFactors>>,
@@ -32,6 +32,59 @@ pub struct Decoder {
     /// The format that hidden states are kept in.
     pub hidden: DType,
     pub(crate) device: Device,
+}
+
+/// The table of the tokens' vectors, and the head.
+#[derive(Debug)]
+pub(crate) enum Tables {
+    /// The head's weight is the table.
+    Tied(Head),
+    /// The head has a weight of its own.
+    Two { table: Param, head: Head },
+}
+
+impl Tables {
+    /// The tokens' vectors.
+    pub(crate) fn embedding(&self) -> Result<&Param> {
+        match self {
+            Self::Tied(head) => head.weight(),
+            Self::Two { table, .. } => Ok(table),
+        }
+    }
+
+    /// The tokens' vectors, to be changed.
+    pub(crate) fn embedding_mut(&mut self) -> Result<&mut Param> {
+        match self {
+            Self::Tied(head) => head.weight_mut(),
+            Self::Two { table, .. } => Ok(table),
+        }
+    }
+
+    /// What is trained of the table, and then of the head; what both have is the table's.
+    pub(crate) fn trainable(&mut self) -> [Vec<&mut Param>; 2] {
+        let [mut of_table, mut of_head] = [Vec::new(), Vec::new()];
+        match self {
+            Self::Tied(Head::Plain(table)) => table.push_trainable(&mut of_table),
+            Self::Tied(head @ Head::Adapted(_)) => head.trainable(&mut of_head),
+            Self::Two { table, head } => {
+                table.push_trainable(&mut of_table);
+                head.trainable(&mut of_head);
+            }
+        }
+        [of_table, of_head]
+    }
+
+    pub(crate) fn head(&self) -> &Head {
+        match self {
+            Self::Tied(head) | Self::Two { head, .. } => head,
+        }
+    }
+
+    pub(crate) fn head_mut(&mut self) -> &mut Head {
+        match self {
+            Self::Tied(head) | Self::Two { head, .. } => head,
+        }
+    }
 }
 
 /// The rotations of queries and keys.
@@ -77,22 +130,15 @@ impl Decoder {
 
     /// Gives the virtual tokens the embeddings of these tokens, of which there are as many.
     pub fn start_prompt(&mut self, ids: &[u32]) -> Result<()> {
-        let values = self.embed_tokens.values(ids)?;
+        let values = self.embed_tokens.values(self.tables.embedding()?, ids)?;
         match &mut self.virtual_tokens {
             Some(tokens) => tokens.embeddings().fill(&values),
             None => Ok(()),
         }
     }
 
-    /// The final norm and the head's weight, which may be the embedding's.
-    pub fn head_mut(&mut self) -> (&mut RmsNorm, &mut Param) {
-        (
-            &mut self.norm,
-            self.lm_head.as_mut().unwrap_or(&mut self.embed_tokens.table),
-        )
-    }
-
-    pub(crate) fn head(&self) -> (&RmsNorm, &Param) {
-        (&self.norm, self.lm_head.as_ref().unwrap_or(&self.embed_tokens.table))
+    /// The final norm and the head.
+    pub fn head_mut(&mut self) -> (&mut RmsNorm, &mut Head) {
+        (&mut self.norm, self.tables.head_mut())
     }
 }

@@ -97,7 +97,7 @@ impl LowRank {
 
     /// The masks of this step's samples, drawn again whenever it is needed: `1 / (1 - p)` or 0, in the shape of `x`.
     fn mask_plain(&self, x: &Candle, pass: &Pass) -> Result<Option<Candle>> {
-        let masks = self.dropout.masks(pass);
+        let masks = self.dropout.masks_of(pass, x.dim(1)?);
         let rows = pass.sequences.iter().map(|tokens| tokens.len());
         masks.map(|masks| dropout::factors(&masks, rows, x)).transpose()
     }

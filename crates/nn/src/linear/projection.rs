@@ -10,6 +10,7 @@ use crate::{
     param::Param,
     pass::Pass,
     tensor::Tensor,
+    weight::Weight,
 };
 
 /// Layers with one input and `N` outputs.
@@ -24,6 +25,28 @@ impl Projection<1> {
     pub fn of(linear: Linear) -> Self {
         let rows = linear.weight.rows();
         Self::new(vec![linear], [rows])
+    }
+
+    /// The weight, if it is dense.
+    ///
+    /// # Errors
+    /// If it is quantised.
+    pub fn dense_weight(&self) -> Result<&Param> {
+        match self.linears.first().map(|linear| &linear.weight) {
+            Some(Weight::Dense(weight)) => Ok(weight),
+            _ => candle_core::bail!("the weight is not dense"),
+        }
+    }
+
+    /// The weight, to be changed, if it is dense.
+    ///
+    /// # Errors
+    /// If it is quantised.
+    pub fn dense_weight_mut(&mut self) -> Result<&mut Param> {
+        match self.linears.first_mut().map(|linear| &mut linear.weight) {
+            Some(Weight::Dense(weight)) => Ok(weight),
+            _ => candle_core::bail!("the weight is not dense"),
+        }
     }
 
     /// The output added to `residual`, of the output's shape, in the residual's dtype.

@@ -16,15 +16,18 @@ use memory::Buffer;
 use trace::Phase;
 
 use super::{
-    head::{head_backward_plain, head_product, logits_plain},
+    products::{head_backward_plain, head_product, logits_plain},
     targets::Targets,
 };
 use crate::{
     convert,
+    head::Head,
     head_rows::HeadRows,
+    linear::Projection,
     norm::RmsNorm,
     operand::Matrix,
     param::Param,
+    pass::Pass,
     softcap,
     tensor::{Tensor, for_format, for_number},
 };
@@ -34,21 +37,41 @@ use crate::{
 pub(super) fn forward_backward(
     cap: Option<SoftCap>,
     x: &Tensor,
-    norm: &mut RmsNorm,
-    head: &mut Param,
+    (norm, head): (&mut RmsNorm, &mut Head),
     targets: &Targets,
     scale: f64,
+    pass: &Pass,
     on_checkpoint: &mut dyn FnMut(),
 ) -> Result<(f64, Tensor)> {
     memory::set_phase(Phase::Forward);
     let labels = labels(targets, x.rows());
     let normed = norm.forward(x)?;
-    let logits = kept("logits", softcap::forward(logits(&normed, head)?, cap)?);
+    let (loss, d_normed) = loss_and_gradient(cap, normed, head, &labels, scale, pass, on_checkpoint)?;
+    let zeros = Tensor::zeros(x.shape(), DType::F32, x.device())?;
+    Ok((loss, norm.backward(x, &d_normed, zeros)?))
+}
+
+/// The sum of the losses of normed rows with these labels, and the gradient of `scale · sum` in them, float32; adds the
+/// gradients of what is trained of the head.
+pub(super) fn loss_and_gradient(
+    cap: Option<SoftCap>,
+    normed: Tensor,
+    head: &mut Head,
+    labels: &Buffer<u32>,
+    scale: f64,
+    pass: &Pass,
+    on_checkpoint: &mut dyn FnMut(),
+) -> Result<(f64, Tensor)> {
+    let logits = match head {
+        Head::Plain(head) => logits(&normed, head)?,
+        Head::Adapted(head) => adapted_logits(&normed, head, pass)?,
+    };
+    let logits = kept("logits", softcap::forward(logits, cap)?);
     let log_softmax = kept("log_softmax", log_softmax(&logits)?);
-    let loss = loss(&log_softmax, &labels)?;
+    let loss = loss(&log_softmax, labels)?;
     on_checkpoint();
     memory::set_phase(Phase::Backward);
-    let d_logits = gradient(&log_softmax, &labels, scale)?;
+    let d_logits = gradient(&log_softmax, labels, scale)?;
     on_checkpoint();
     drop(log_softmax);
     let mut d_logits = convert::into_narrow(d_logits, logits.dtype())?;
@@ -56,11 +79,30 @@ pub(super) fn forward_backward(
         d_logits = softcap::backward(&logits, d_logits, cap)?;
     }
     on_checkpoint();
-    let d_normed = head_backward(&d_logits, &normed, head)?;
     // As in a training loop, the model's outputs live until the head's backward pass is done.
-    drop((logits, d_logits, normed));
-    let zeros = Tensor::zeros(x.shape(), DType::F32, x.device())?;
-    Ok((loss, norm.backward(x, &d_normed, zeros)?))
+    let d_normed = match head {
+        Head::Plain(head) => head_backward(&d_logits, &normed, head)?,
+        Head::Adapted(head) => head.backward(&normed, [&d_logits], pass)?,
+    };
+    Ok((loss, d_normed))
+}
+
+/// The sum of the losses of normed rows with these labels.
+pub(super) fn evaluate(
+    cap: Option<SoftCap>,
+    normed: &Tensor,
+    head: &Projection<1>,
+    labels: &Buffer<u32>,
+    pass: &Pass,
+) -> Result<f64> {
+    let logits = softcap::forward(adapted_logits(normed, head, pass)?, cap)?;
+    loss(&log_softmax(&logits)?, labels)
+}
+
+/// `[rows, vocabulary]` in the dtype of `x`.
+fn adapted_logits(x: &Tensor, head: &Projection<1>, pass: &Pass) -> Result<Tensor> {
+    let [logits] = head.forward(x, pass)?;
+    Ok(logits)
 }
 
 /// The next token of each row, or [`IGNORED`].

@@ -3,9 +3,10 @@
 use candle_core::Device;
 
 use super::*;
+use crate::linear::Projection;
 use crate::testing::{
-    assert_close, assert_gradients, autograd, param, rms_norm, tensor, uniform, uniform_tensor, values_of,
-    with_plain_ops,
+    assert_close, assert_gradients, autograd, dropout_pass, linear, param, pass, rms_norm, take_gradients, tensor,
+    uniform, uniform_tensor, values_of, with_plain_ops,
 };
 
 #[test]
@@ -57,17 +58,18 @@ fn check_by_autograd(cap: Option<SoftCap>) {
         .unwrap();
     let gradients = autograd(&[&x, &w, &head], &scale, |inputs| oracle(inputs));
 
-    let mut head = param("head", &head, true);
+    let (mut head, pass) = (Head::Plain(param("head", &head, true)), pass(1, tokens));
     let mut check = |way| {
         let x = tensor(&x);
         let of = CausalLoss { way, cap };
         let (loss, dx) = of
-            .forward_backward(&x, &mut norm, &mut head, &targets, 0.2, &mut || ())
+            .forward_backward(&x, (&mut norm, &mut head), &targets, 0.2, &pass, &mut || ())
             .unwrap();
         assert!((loss as f32 - want).abs() < 1e-4, "{loss} against {want}");
-        assert!((of.evaluate(&x, &norm, &head, &targets).unwrap() - loss).abs() < 1e-4);
+        assert!((of.evaluate(&x, &norm, &head, &targets, &pass).unwrap() - loss).abs() < 1e-4);
         assert_close(&dx, &gradients[0], 1e-5, "dx");
         assert_gradients(&mut norm, &gradients[1..2], 1e-5);
+        let head = head.weight_mut().unwrap();
         assert_close(head.gradient().unwrap(), &gradients[2], 1e-5, "head");
         head.release_gradient();
     };
@@ -84,12 +86,16 @@ fn full_logits_are_rounded_to_the_format_of_products() {
         let x = uniform("x", &[10, 33]).to_dtype(dtype).unwrap();
         let head = uniform("head", &[70, 33]).to_dtype(dtype).unwrap();
         let run = |way, trainable| {
-            let (mut norm, mut head) = (rms_norm("w", 33, false), param("head", &head, trainable));
+            let (mut norm, head) = (rms_norm("w", 33, false), param("head", &head, trainable));
+            let (mut head, pass) = (Head::Plain(head), pass(1, 10));
             let of = CausalLoss { way, cap: None };
-            let result = of.forward_backward(&tensor(&x), &mut norm, &mut head, &targets, 0.1, &mut || ());
+            let result = of.forward_backward(&tensor(&x), (&mut norm, &mut head), &targets, 0.1, &pass, &mut || ());
             (
                 result.unwrap(),
-                head.gradient().map(|gradient| gradient.to_candle().unwrap()),
+                head.weight()
+                    .unwrap()
+                    .gradient()
+                    .map(|gradient| gradient.to_candle().unwrap()),
             )
         };
         for trainable in [false, true] {
@@ -131,13 +137,15 @@ fn kernel_and_plain_ops_agree() {
         };
         let values = (uniform("head", &[31, 7]) * size).unwrap();
         let run = || {
-            let (mut norm, mut head) = (rms_norm("w", 7, false), param("head", &values, trainable));
+            let (mut norm, head) = (rms_norm("w", 7, false), param("head", &values, trainable));
+            let (mut head, pass) = (Head::Plain(head), pass(1, 9));
             let x = uniform_tensor("x", &[9, 7]);
             let (loss, dx) = of
-                .forward_backward(&x, &mut norm, &mut head, &targets, 0.1, &mut || ())
+                .forward_backward(&x, (&mut norm, &mut head), &targets, 0.1, &pass, &mut || ())
                 .unwrap();
-            let gradient = head.gradient().map(|gradient| gradient.to_candle().unwrap());
-            (loss, dx, gradient, of.logits(&x, &head).unwrap())
+            let gradient = head.weight().unwrap().gradient();
+            let gradient = gradient.map(|gradient| gradient.to_candle().unwrap());
+            (loss, dx, gradient, of.logits(&x, &head, &pass).unwrap())
         };
         let (kernels, plain) = (run(), with_plain_ops(run));
         assert!(
@@ -173,14 +181,51 @@ fn a_head_in_the_hosts_memory_gives_the_same_bits() {
             if is_offloaded {
                 head = Param::offloaded(head.name, head.value);
             }
+            let (mut head, pass) = (Head::Plain(head), pass(1, tokens));
             let of = CausalLoss { way, cap: None };
             let (loss, dx) = of
-                .forward_backward(&x, &mut norm, &mut head, &targets, 0.2, &mut || ())
+                .forward_backward(&x, (&mut norm, &mut head), &targets, 0.2, &pass, &mut || ())
                 .unwrap();
-            let logits = of.logits(&x, &head).unwrap().to_vec_f32().unwrap();
-            let evaluated = of.evaluate(&x, &norm, &head, &targets).unwrap();
+            let logits = of.logits(&x, &head, &pass).unwrap().to_vec_f32().unwrap();
+            let evaluated = of.evaluate(&x, &norm, &head, &targets, &pass).unwrap();
             (loss.to_bits(), evaluated.to_bits(), dx.to_vec_f32().unwrap(), logits)
         };
         assert!(numbers(true) == numbers(false), "factor {factor}, {way:?}");
+    }
+}
+
+/// Chunks drop what the whole drops, though their rows are some of two sequences', and the kernels what plain ops do.
+#[test]
+fn a_head_with_an_adapter_is_computed_in_chunks_or_whole() {
+    let (len, hidden, vocabulary) = (40, 33, 70);
+    let x = uniform_tensor("x", &[2 * len, hidden]);
+    let counted: Vec<u32> = (3..20).chain(25..39).chain(41..79).collect();
+    let targets = Targets {
+        next: Buffer::from_fn(counted.len(), |at| (at * 31 % vocabulary) as u32),
+        rows: counted.into(),
+    };
+    for (pass, cap) in [(dropout_pass(2, len, 5), None), (pass(2, len), Some(SoftCap(2.0)))] {
+        let run = |way| {
+            let (mut norm, of) = (rms_norm("w", hidden, true), CausalLoss { way, cap });
+            let mut head = Head::Adapted(Projection::of(linear("head", vocabulary, hidden, 4, false)));
+            let of_both = (&mut norm, &mut head);
+            let (loss, dx) = of
+                .forward_backward(&x, of_both, &targets, 0.2, &pass, &mut || ())
+                .unwrap();
+            let gradients = [take_gradients(&mut norm), take_gradients(&mut head)].concat();
+            let evaluated = of.evaluate(&x, &norm, &head, &targets, &pass).unwrap();
+            assert!((evaluated - loss).abs() < 1e-4 * loss, "{evaluated}, {loss}");
+            (loss, dx, gradients)
+        };
+        let whole = run(Loss::Full);
+        let others = [Loss::Full, Loss::Chunked].map(|way| with_plain_ops(|| run(way)));
+        for (loss, dx, gradients) in others.into_iter().chain([run(Loss::Chunked)]) {
+            assert!((loss - whole.0).abs() < 1e-4 * loss, "{loss}, {}", whole.0);
+            assert_close(&dx, &whole.1, 1e-5, "dx");
+            assert_eq!((gradients.len(), whole.2.len()), (3, 3));
+            for (got, want) in gradients.iter().zip(&whole.2) {
+                assert_close(got, want, 1e-5, "gradient");
+            }
+        }
     }
 }

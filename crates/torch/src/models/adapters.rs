@@ -1,6 +1,6 @@
 //! Adapters put on the layers of a model, and modules that are trained beside them.
 
-use options::{AdapterMethod, AdapterOptions, Bias, TargetModules};
+use options::{AdapterMethod, Bias};
 use trace::Category;
 
 use super::loader::{Loader, SavedTensor};
@@ -10,13 +10,6 @@ use crate::peft::{Base, Linear, Place, Prefix, Prompt, Register, VirtualTokens, 
 use crate::tape::Tensor;
 
 impl<'t> Loader<'t, '_> {
-    /// True if the layer called `name` in full gets an adapter.
-    fn is_target(&self, adapter: &AdapterOptions, name: &str) -> bool {
-        // PEFT leaves the head out unless it is named.
-        let is_open = adapter.target_modules != Some(TargetModules::AllLinear) || name != "lm_head";
-        is_open && self.configuration.model.adapts(adapter, name)
-    }
-
     /// Trains a copy of a norm's weight in its own format, if LayerNorm tuning tunes it (`tuners/ln_tuning/layer.py`)
     /// or it is saved whole.
     pub(crate) fn train_norm(&mut self, norm: &mut Norm<'t>, block: Option<usize>) {
@@ -82,7 +75,7 @@ impl<'t> Loader<'t, '_> {
             return self.train_layer_copy(linear, block);
         }
         let name = self.name(linear.path, block);
-        let is_target = self.is_target(options, &name);
+        let is_target = configuration.model.adapts(options, &name);
         let trains_bias = match options.bias() {
             Bias::None => false,
             Bias::All => true,

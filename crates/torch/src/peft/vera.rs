@@ -1,7 +1,5 @@
 //! VeRA, as PEFT computes it (`tuners/vera/layer.py`).
 
-use options::TargetModules;
-
 use super::base::BaseLayer;
 use super::interface::Adapter;
 use super::place::Place;
@@ -37,16 +35,7 @@ fn shared_factors<'t>(vera: &options::Vera, place: &mut Place<'_, 't>) -> [Tenso
         return shared.clone();
     }
     let (model, rank) = (place.model, place.options.rank);
-    let (mut rows, mut columns) = model.largest_adapted(place.options);
-    let head = model.family.description().module("lm_head");
-    // PEFT leaves the head out unless it is named.
-    if head.is_some()
-        && place.options.target_modules != Some(TargetModules::AllLinear)
-        && model.adapts(place.options, "lm_head")
-    {
-        rows = rows.max(model.vocab_size);
-        columns = columns.max(model.hidden_size);
-    }
+    let (rows, columns) = model.largest_adapted(place.options);
     let shared = [[rank, columns], [rows, rank]].map(|dims| place.factor(&dims.map(|dim| dim as u32)));
     if vera.save_projection {
         for (part, factor) in options::methods::VERA_SHARED.into_iter().zip(&shared) {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{llama, merged, preset, read};
 use crate::config::ModelConfig;
-use crate::rope::{LongRopeScaling, RopeScaling};
+use crate::rope::{LongRopeScaling, RopeScaling, YarnScaling};
 
 #[test]
 fn theta_and_scaling_are_found_under_old_and_new_keys() {
@@ -113,4 +113,46 @@ fn what_long_rope_cannot_have_is_an_error() {
             "{message}"
         );
     }
+}
+
+/// Qwen 2.5's way to read four times as long texts.
+#[test]
+fn yarn_is_read_with_the_defaults_of_transformers() {
+    let found = |scaling: Value| {
+        let config =
+            json!({ "max_position_embeddings": 32_768, "rope_scaling": merged(json!({"type": "yarn"}), &scaling) });
+        match llama(&config).unwrap().rope.scaling {
+            Some(RopeScaling::Yarn(found)) => found,
+            other => panic!("{other:?}"),
+        }
+    };
+    let scaling = found(json!({"factor": 4.0, "original_max_position_embeddings": 8192}));
+    let expected = YarnScaling {
+        factor: 4.0,
+        beta_fast: 32.0,
+        beta_slow: 1.0,
+        original_max_position_embeddings: 8192,
+        truncate: true,
+        attention_factor: 0.1 * 4f64.ln() + 1.0,
+    };
+    assert_eq!(scaling, expected);
+    // The ratio of the positions stands for a factor, and the model's own for the original ones.
+    assert_eq!(found(json!({"original_max_position_embeddings": 8192})), expected);
+    assert_eq!(found(json!({"factor": 4.0})).original_max_position_embeddings, 32_768);
+    let scales = found(json!({"factor": 4.0, "mscale": 2.0, "mscale_all_dim": 1.0, "beta_fast": 0}));
+    let ratio = (0.2 * 4f64.ln() + 1.0) / (0.1 * 4f64.ln() + 1.0);
+    assert_eq!((scales.attention_factor, scales.beta_fast), (ratio, 32.0));
+    assert_eq!(
+        found(json!({"factor": 4.0, "mscale": 2.0})).attention_factor,
+        expected.attention_factor
+    );
+    assert_eq!(
+        found(json!({"factor": 4.0, "attention_factor": 1.5})).attention_factor,
+        1.5
+    );
+    let message = llama(&json!({"rope_scaling": {"type": "yarn", "factor": 4.0, "beta_slow": -1}})).unwrap_err();
+    assert!(
+        message.contains("`beta_slow`: expected a number, 0 or above"),
+        "{message}"
+    );
 }

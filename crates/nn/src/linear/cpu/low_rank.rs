@@ -116,7 +116,7 @@ pub(super) fn is_masked(linears: &[Linear], pass: &Pass) -> bool {
 }
 
 pub(super) fn masks<'a>(low_rank: &LowRank, pass: &'a Pass, features: usize) -> Option<Masks<'a>> {
-    low_rank.dropout.masks(pass).map(|of_sequence| Masks {
+    low_rank.dropout.masks_of(pass, features).map(|of_sequence| Masks {
         sequences: &pass.sequences,
         of_sequence,
         features,

@@ -3,7 +3,12 @@
 use super::field::Field;
 
 /// The keys that all methods of linear layers have.
-pub(crate) const OF_LAYERS: [&str; 3] = ["target_modules", "layers_to_transform", "modules_to_save"];
+pub(crate) const OF_LAYERS: [&str; 4] = [
+    "target_modules",
+    "exclude_modules",
+    "layers_to_transform",
+    "modules_to_save",
+];
 
 /// What is known of a method.
 #[derive(Debug)]
