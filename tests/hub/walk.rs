@@ -81,7 +81,22 @@ impl Walk {
             "tests/test-00000-of-00001.jsonl",
         ];
         let subsets = Repository::new(commit(4), subsets.map(|file| (file, quotes(0..8))));
+        let adapter = r#"{"peft_type": "LORA", "r": 3, "lora_alpha": 6, "target_modules": ["q_proj"]}"#;
+        let adapter = Repository::new(commit(5), [("adapter_config.json", adapter), ("README.md", "LoRA.")]);
+        let readme = "---\nconfigs:\n- config_name: short\n  data_files: {train: a/*.jsonl, test: b/0.jsonl}\n\
+            - config_name: long\n  data_files: b/*.jsonl\n---\n";
+        let configs = Repository::new(
+            commit(6),
+            [
+                ("README.md", readme.to_owned()),
+                ("a/0.jsonl", quotes(0..3)),
+                ("a/1.jsonl", quotes(3..6)),
+                ("b/0.jsonl", quotes(6..8)),
+            ],
+        );
         let repositories = [
+            ("datasets/owner/configs", configs),
+            ("owner/adapter", adapter),
             ("owner/tiny", repository(tiny())),
             ("owner/shape", repository(shape())),
             ("datasets/owner/quotes", set),
@@ -122,6 +137,70 @@ impl Walk {
         let cells = self.project.results_of("walk").cells().unwrap();
         cells.iter().map(|cell| read_record(cell).unwrap().unwrap()).collect()
     }
+}
+
+#[test]
+fn a_readme_says_which_files_a_configuration_has() {
+    let walk = Walk::new(SPEC);
+    let look = |name: &str, more: &[&str]| {
+        let known = [
+            "data",
+            name,
+            "--model",
+            "owner/shape",
+            "--format",
+            "json",
+            "--set",
+            "data.column=quote",
+        ];
+        walk.expctl(&[&known, more].concat())
+    };
+    let short = look("hf://datasets/owner/configs/short", &[]);
+    short.exits(0).stdout_has("\"samples\": 6");
+    let files = ["README.md", "a/0.jsonl", "a/1.jsonl", "config.json", "tokenizer.json"];
+    assert_eq!(walk.downloads(), files);
+    let test = look("hf://datasets/owner/configs/short", &["--set", "data.split=test"]);
+    test.exits(0).stdout_has("\"samples\": 2");
+    look("hf://datasets/owner/configs/long", &[])
+        .exits(0)
+        .stdout_has("\"samples\": 2");
+    let several = look("owner/configs", &[]).exits(2);
+    several
+        .stderr_has("several files that could be meant")
+        .stderr_has("owner/configs/short");
+    look("hf://datasets/owner/configs/shrt", &[])
+        .exits(2)
+        .stderr_has("shrt")
+        .stderr_has("short");
+}
+
+#[test]
+fn an_adapters_configuration_is_one_of_the_hub() {
+    let walk = Walk::new("name: walk\ndefaults: {model: tiny, dtype: float32, adapter_config: owner/adapter}\n");
+    let plan = |walk: &Walk| walk.expctl(&["plan", "spec.yaml", "--format", "json"]).exits(0);
+    // Three for each of 64 inputs and outputs, in each of two blocks.
+    plan(&walk).stdout_has("\"predicted_trainable_count\": 768");
+    assert_eq!(walk.downloads(), ["adapter_config.json"]);
+    let mut offline = walk.command(&["plan", "spec.yaml", "--format", "json"]);
+    let offline = Output::of(offline.env("HF_HUB_OFFLINE", "1")).exits(0);
+    offline.stdout_has("\"predicted_trainable_count\": 768");
+    // A folder of that name comes first.
+    fs::create_dir_all(walk.project.path("owner/adapter")).unwrap();
+    let own = r#"{"peft_type": "LORA", "r": 4, "target_modules": ["q_proj"]}"#;
+    fs::write(walk.project.path("owner/adapter/adapter_config.json"), own).unwrap();
+    plan(&walk).stdout_has("\"predicted_trainable_count\": 1024");
+
+    let other = Walk::new("name: walk\ndefaults:\n  model: tiny\n  adapter_config: owner/nothing\n");
+    let refused = other.expctl(&["validate", "spec.yaml"]).exits(2);
+    refused
+        .stderr_has("spec.yaml:4:19")
+        .stderr_has("adapter_config: ")
+        .stderr_has("owner/nothing");
+    let other = Walk::new("name: walk\ndefaults:\n  model: tiny\n  adapter_config: owner/quotes\n");
+    other
+        .expctl(&["validate", "spec.yaml"])
+        .exits(2)
+        .stderr_has("owner/quotes");
 }
 
 #[test]
@@ -261,7 +340,7 @@ defaults: {model: owner/shape, weights: random, max_seq_length: 32, batch_size: 
 ";
     let walk = Walk::new(spec);
     walk.expctl(&["validate", "spec.yaml"]).exits(0);
-    assert_eq!(walk.downloads(), ["config.json"]);
+    assert_eq!(walk.downloads(), ["README.md", "config.json"]);
     walk.expctl(&["plan", "spec.yaml"]).exits(0);
     let parts = [0, 1].map(|part| format!("data/train-0000{part}-of-00002.jsonl"));
     assert_eq!(walk.downloads(), [&parts[..], &["tokenizer.json".to_owned()]].concat());

@@ -222,7 +222,8 @@ cell_keys! {
             aliases: ["use_dora", "peft_use_dora"],
             acts: [both(LORA, "dora", &[Bytes, File, Loss], &[Bytes, File])],
         }
-        /// The adapters by a file of PEFT: an `adapter_config.json`, or a folder with one; relative to the spec's file. It sets
+        /// The adapters by a file of PEFT: an `adapter_config.json`, or a folder with one, relative to the spec's file; or the name
+        /// of an adapter on the Hugging Face Hub, such as owner/name. It sets
         /// adapter, rank and the other keys that it has fields for. A field that asks for something else is an error, and so is a
         /// key beside it with another value.
         adapter_config: Option<String> = None => {

@@ -13,6 +13,8 @@ use super::Cell;
 enum Other {
     /// A preset, or a model of the Hugging Face Hub.
     Model,
+    /// An adapter of the Hub.
+    Adapter,
     /// A data set of the Hub.
     DataSet,
     /// A chat template by name.
@@ -24,7 +26,7 @@ enum Other {
 /// The keys of a cell that name files, relative to the spec.
 const PATHS: [(&str, Other); 9] = [
     ("model", Other::Model),
-    ("adapter_config", Other::None),
+    ("adapter_config", Other::Adapter),
     ("accelerate_config", Other::None),
     ("deepspeed_config", Other::None),
     ("init_adapter", Other::None),
@@ -63,7 +65,7 @@ impl Cell {
     fn is_other(&self, other: Other, path: &str, folder: &Path) -> bool {
         let name = match other {
             Other::Model if self.is_preset() => return true,
-            Other::Model => HubName::of_model(path),
+            Other::Model | Other::Adapter => HubName::of_model(path),
             Other::DataSet => HubName::of_data(path),
             Other::Template => return CHAT_TEMPLATES.contains(&path) && !folder.join(path).exists(),
             Other::None => return false,

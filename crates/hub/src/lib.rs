@@ -6,6 +6,7 @@
 
 mod cache;
 mod client;
+mod configs;
 mod download;
 mod error;
 mod listing;
@@ -24,4 +25,4 @@ pub use repository::{Hub, Repository};
 pub use roots::{Revision, Roots, Snapshot};
 pub use settings::{Patience, Settings};
 pub use splits::{files_of_folder, files_of_split, is_same_split};
-pub use wanted::{Wanted, check_weights, data_files, fetch_model};
+pub use wanted::{Wanted, check_weights, data_files, fetch_model, path_or_file};

@@ -218,14 +218,15 @@ impl Repository<'_> {
         }
     }
 
-    /// The error for a file that is not there, with those that are.
-    pub(super) fn no_file(&self, file: &str) -> HubError {
+    /// The error for a file that is not there, with those that are, and what else could be named.
+    pub(super) fn no_file(&self, file: &str, mut choices: Vec<String>) -> HubError {
         let listing = self.kept_listing();
+        choices.extend(listing.into_iter().flat_map(|listing| listing.files.keys().cloned()));
         HubError::NoFile {
             name: Box::new(self.name.clone()),
             commit: self.commit.clone(),
             file: file.into(),
-            choices: listing.map_or_else(Vec::new, |listing| listing.files.keys().cloned().collect()),
+            choices,
         }
     }
 
@@ -264,7 +265,7 @@ impl Repository<'_> {
             return Err(self.hub.not_cached(&self.name, Some(file)));
         };
         let Some(remote) = listing.files.get(file).cloned() else {
-            return Err(self.no_file(file));
+            return Err(self.no_file(file, Vec::new()));
         };
         if self.is_cached_only() {
             return Err(self.hub.not_cached(&self.name, Some(file)));

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use base::foreign;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::configs::{Configs, README};
 use super::error::SplitError;
 use super::name::HubName;
 use super::splits::files_of_split;
+use super::wanted::path_or_file;
 
 /// A commit of a repository, and those of its files that are used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -58,6 +61,11 @@ impl Roots {
         self.base_dir.join(path)
     }
 
+    /// A local path, or the `file` of the model that its text names, as far as it is in the cache or can be had.
+    pub fn path_or_file(&self, path: &str, file: &str) -> PathBuf {
+        path_or_file(&self.base_dir, path, file).unwrap_or_else(|_| self.path(path))
+    }
+
     /// The folder that relative paths start at.
     pub fn base_dir(&self) -> &Path {
         &self.base_dir
@@ -88,6 +96,16 @@ impl Roots {
             if set.revision.files.contains_key(path) {
                 return Ok(vec![set.dir.join(path)]);
             }
+        }
+        let readme = files.iter().any(|file| file == README);
+        let readme = readme
+            .then(|| foreign::read_small(&set.dir.join(README)).ok())
+            .flatten();
+        let configs = readme.map_or_else(Configs::default, |text| Configs::of(&String::from_utf8_lossy(&text)));
+        if let Some(files) = configs.files(name.file(), &files, split) {
+            return Ok(files?.into_iter().map(|file| set.dir.join(file)).collect());
+        }
+        if let Some(path) = name.file() {
             let folder = format!("{path}/");
             files.retain(|file| file.starts_with(&folder));
         }

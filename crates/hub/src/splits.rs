@@ -20,7 +20,7 @@ use options::DataFormat;
 use super::error::SplitError;
 
 /// The split that is meant without a word.
-const TRAIN: &str = "train";
+pub(super) const TRAIN: &str = "train";
 
 /// The words of a name that say its split, as Python's `datasets` reads them.
 const WORDS: [(&str, &[&str]); 3] = [
@@ -56,6 +56,26 @@ pub fn files_of_folder(files: &[String], split: Option<&str>) -> Result<Vec<Stri
     parts(wholes_of_split(files, split)?)
 }
 
+/// These files, if they are all parts of what they are parts of.
+///
+/// # Errors
+/// There are none, or a part is missing.
+pub(super) fn whole_parts(files: &[String]) -> Result<Vec<String>, SplitError> {
+    parts(wholes_of(files)?)
+}
+
+/// The files that are data, each with the parts that it is one of; at least one.
+fn wholes_of(files: &[String]) -> Result<BTreeMap<Whole<'_>, Vec<&str>>, SplitError> {
+    let mut wholes: BTreeMap<Whole<'_>, Vec<&str>> = BTreeMap::new();
+    for file in readable(files) {
+        wholes.entry(Whole::of(file)).or_default().push(file);
+    }
+    match wholes.is_empty() {
+        true => Err(SplitError::NoData),
+        false => Ok(wholes),
+    }
+}
+
 /// True if two names stand for one split, such as `dev` and `validation`.
 pub fn is_same_split(one: &str, other: &str) -> bool {
     let split = |name| split_of_name(name).unwrap_or(name);
@@ -82,13 +102,7 @@ fn wholes_of_split<'a>(
     files: &'a [String],
     split: Option<&str>,
 ) -> Result<BTreeMap<Whole<'a>, Vec<&'a str>>, SplitError> {
-    let mut wholes: BTreeMap<Whole<'_>, Vec<&str>> = BTreeMap::new();
-    for file in readable(files) {
-        wholes.entry(Whole::of(file)).or_default().push(file);
-    }
-    if wholes.is_empty() {
-        return Err(SplitError::NoData);
-    }
+    let mut wholes = wholes_of(files)?;
     let names: BTreeSet<String> = wholes.keys().filter_map(Whole::split).collect();
     let wanted = split.unwrap_or(TRAIN);
     let is_one_file = split.is_none() && wholes.len() == 1;

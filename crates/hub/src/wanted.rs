@@ -1,14 +1,17 @@
 //! The files of a repository that a study needs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use base::foreign;
 use hf_hub::api::Progress;
 use serde::Deserialize;
 
+use super::configs::{Configs, README};
 use super::error::{HubError, file_error};
-use super::name::is_inside;
-use super::repository::Repository;
+use super::name::{HubName, is_inside};
+use super::repository::{Hub, Repository};
+use super::settings::Settings;
 use super::splits::files_of_split;
 
 const CONFIG: &str = "config.json";
@@ -38,6 +41,23 @@ impl Wanted {
             tokenizer: self.tokenizer || other.tokenizer,
             weights: self.weights || other.weights,
         }
+    }
+}
+
+/// The path of `text` below `folder`; or, where there is none and `text` is the name of a model, that of the model's
+/// `file`, from the cache or downloaded.
+///
+/// # Errors
+/// The hub has no such model, or it no such file; or it cannot be downloaded.
+pub fn path_or_file(folder: &Path, text: &str, file: &str) -> Result<PathBuf, HubError> {
+    let path = folder.join(text);
+    // What ends like the file is a path.
+    let is_path = path.exists() || Path::new(text).extension() == Path::new(file).extension();
+    match HubName::of_model(text) {
+        Ok(Some(name)) if !is_path => Hub::new(&Settings::from_environment())
+            .open(&name)?
+            .fetch(file, &mut ()),
+        _ => Ok(path),
     }
 }
 
@@ -85,18 +105,32 @@ pub fn fetch_model(
     Ok(())
 }
 
-/// The files of a data set: the one that its name gives, or those of a split in the folder that its name gives. The
-/// split is `train` by default; a data set of one file needs none.
+/// The files of a data set: the one that its name gives; or those of a split of the configuration or in the folder that
+/// its name gives, if it gives one. Configurations are those of its README, which is fetched. The split is `train` by
+/// default; a data set of one file needs none.
 ///
 /// # Errors
-/// There is no such file, folder or split; or several sets of files could be meant; or the hub does not answer.
-pub fn data_files(repository: &Repository<'_>, split: Option<&str>) -> Result<Vec<String>, HubError> {
+/// There is no such file, configuration, folder or split; or several sets of files could be meant; or the hub does not
+/// answer.
+pub fn data_files(repository: &mut Repository<'_>, split: Option<&str>) -> Result<Vec<String>, HubError> {
+    let path = repository.name().file().map(str::to_owned);
+    let is_file = path.as_deref().map(|path| repository.has(path)).transpose()?;
+    let configs = match is_file {
+        Some(true) => Configs::default(),
+        _ => configs(repository)?,
+    };
+    let repository = &*repository;
     let name = || Box::new(repository.name().clone());
-    let Some(path) = repository.name().file() else {
+    if is_file != Some(true)
+        && let Some(files) = configs.files(path.as_deref(), &repository.files()?, split)
+    {
+        return files.map_err(|error| HubError::Split { name: name(), error });
+    }
+    let Some(path) = path.as_deref() else {
         let files = files_of_split(&repository.files()?, split);
         return files.map_err(|error| HubError::Split { name: name(), error });
     };
-    if repository.has(path)? {
+    if is_file == Some(true) {
         return match split {
             None => Ok(vec![path.to_owned()]),
             Some(split) => Err(HubError::SplitOfFile {
@@ -109,9 +143,22 @@ pub fn data_files(repository: &Repository<'_>, split: Option<&str>) -> Result<Ve
     let mut files = repository.files()?;
     files.retain(|file| file.starts_with(&folder));
     if files.is_empty() {
-        return Err(repository.no_file(path));
+        return Err(repository.no_file(path, configs.names()));
     }
     files_of_split(&files, split).map_err(|error| HubError::Split { name: name(), error })
+}
+
+/// The configurations of a data set. Where only the cache can be asked, a README that is not there says nothing.
+fn configs(repository: &mut Repository<'_>) -> Result<Configs, HubError> {
+    if !repository.has(README)? {
+        return Ok(Configs::default());
+    }
+    let path = match repository.fetch(README, &mut ()) {
+        Err(_) if repository.is_cached_only() => return Ok(Configs::default()),
+        fetched => fetched?,
+    };
+    let text = foreign::read_small(&path).map_err(file_error("read", &path))?;
+    Ok(Configs::of(&String::from_utf8_lossy(&text)))
 }
 
 /// The files that an index names.

@@ -91,6 +91,14 @@ impl Model {
         }
     }
 
+    /// The tables of tokens' vectors and of the head, by the names of their weights in a checkpoint that has both.
+    pub fn tables(&self) -> Vec<(String, &Tensor)> {
+        match self {
+            Self::Decoder(decoder) => decoder.named_tables(),
+            Self::Encoder(_) => Vec::new(),
+        }
+    }
+
     /// The device that holds the weights.
     pub fn device(&self) -> &Device {
         with_chain!(self, chain => chain.device())

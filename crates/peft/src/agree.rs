@@ -11,7 +11,7 @@ use super::config::Config;
 use super::error::AdapterError;
 use super::field_error::FieldError;
 use super::folder::{CONFIG_FILE, config_file, read_config};
-use super::targets::Targets;
+use super::targets::{Layers, Targets};
 
 /// Checks that the adapter in a folder is one of these options. Its modules are those of its tensors.
 ///
@@ -74,6 +74,11 @@ fn text(value: &Value) -> String {
     }
 }
 
+/// A mistake of blocks beside a text.
+fn beside(text: &str) -> String {
+    format!("`layers_to_transform` beside `target_modules: {text}`, where PEFT heeds none; list the modules' names")
+}
+
 impl Config {
     /// Checks that new adapters begin with values, and in modules, that are those of new adapters here.
     ///
@@ -109,14 +114,22 @@ impl Config {
 
     /// PEFT heeds blocks only where it compares ends of names.
     fn check_layers(&self) -> Result<(), FieldError> {
-        let (Some(Targets::Names(names)), Some(_)) = (&self.target_modules, &self.layers_to_transform) else {
-            return Ok(());
+        let field = "layers_to_transform";
+        let names = match (&self.target_modules, &self.layers_to_transform) {
+            (Some(Targets::Names(names)), Some(_)) => names,
+            // It refuses them beside a text, or takes all blocks.
+            (Some(Targets::Pattern(text)), Some(Layers::One(_))) => {
+                return Err(FieldError::new(field, beside(text)));
+            }
+            (Some(Targets::Pattern(text)), Some(Layers::Several(layers))) if !layers.is_empty() => {
+                return Err(FieldError::new(field, beside(text)));
+            }
+            _ => return Ok(()),
         };
         let is_of_block = |name: &&String| name.split('.').any(|part| part.parse::<usize>().is_ok());
         match names.iter().find(is_of_block) {
             None => Ok(()),
             Some(name) => {
-                let field = "layers_to_transform";
                 let message = format!("`{field}` beside `{name}` in `target_modules`, which names its block by itself");
                 Err(FieldError::new(field, message))
             }

@@ -4,6 +4,7 @@ use arch::{ArchError, check::positions};
 use base::text::format::bytes;
 use cell::Invalid;
 use data::DataError;
+use peft::AdapterError;
 use spec::{Study, StudyCell, key_in_front};
 use train::TrainError;
 
@@ -16,6 +17,9 @@ pub enum PlanError {
     /// The model cannot be read.
     #[error(transparent)]
     Model(#[from] ArchError),
+    /// `adapter_config` does not suit the model.
+    #[error("`adapter_config`: {0}")]
+    Adapter(#[from] AdapterError),
     /// The data cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),

@@ -12,7 +12,7 @@ use options::{
     Attention, Autocast, DataOptions, Loss, ModelOptions, Packing, PackingAttention, PackingStrategy, Padding,
     TrainingLength,
 };
-use peft::FileDtype;
+use peft::{AdapterError, FileDtype};
 use train::TrainError;
 
 use super::cache::{Key, cached, cached_last, lock};
@@ -69,6 +69,17 @@ impl Inputs {
         cached(&self.models, Key::of(&(options.of_any_length(), cell.stack)), || {
             arch::open(&options, cell.stack, &self.roots).map(Arc::new)
         })
+    }
+
+    /// Checks that the norms that a configuration of LayerNorm tuning names are those that are tuned.
+    pub(super) fn check_norms(&self, cell: &Cell, model: &ModelConfig) -> Result<(), AdapterError> {
+        match cell.adapter_config.as_ref().filter(|_| cell.adapter.is_of_norms()) {
+            Some(path) => {
+                let path = self.roots.path_or_file(path, peft::CONFIG_FILE);
+                peft::check_norms(&path, model.tuned_norms().unwrap_or_default())
+            }
+            None => Ok(()),
+        }
     }
 
     /// The cell's samples in their order.

@@ -210,6 +210,7 @@ impl Planner {
             positions?;
         }
         cell.check_blocks_of(&model).map_err(PlanError::Blocks)?;
+        self.inputs.check_norms(cell, &model)?;
         Ok(model)
     }
 

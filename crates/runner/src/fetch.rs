@@ -55,7 +55,7 @@ impl Request {
             return Ok(repository);
         }
         for split in &self.splits {
-            let files = hub::data_files(&repository, split.as_deref())?;
+            let files = hub::data_files(&mut repository, split.as_deref())?;
             for file in files.iter().filter(|_| purpose != Purpose::Check) {
                 repository.fetch(file, progress)?;
             }

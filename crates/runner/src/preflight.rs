@@ -128,7 +128,8 @@ pub fn preflight(
         }
         if let Some(path) = cell.adapter_config.as_ref().filter(|_| cell.adapter.is_of_norms()) {
             let norms = config.tuned_norms().unwrap_or_default();
-            peft::check_norms(&roots.path(path), norms).map_err(|error| fail("adapter_config", path, error.into()))?;
+            let file = roots.path_or_file(path, peft::CONFIG_FILE);
+            peft::check_norms(&file, norms).map_err(|error| fail("adapter_config", path, error.into()))?;
         }
         let most = config.max_position_embeddings;
         let own = cell.model_options().virtual_tokens();

@@ -37,26 +37,27 @@ pub(super) fn from_text(
     Ok(())
 }
 
-/// Checks that a factor of an adapter on disk is the one that was drawn, in the format that it was drawn in.
-fn check_drawn(tensor: &AdapterTensor, drawn: &Tensor) -> Result<(), String> {
-    if tensor.shape != drawn.dims() {
-        let (theirs, ours) = (&tensor.shape, drawn.dims());
+/// Checks that a tensor of an adapter on disk, which is not trained, is the cell's, in the cell's format; `otherwise` is
+/// the mistake.
+fn check_same(tensor: &AdapterTensor, own: &Tensor, otherwise: &str) -> Result<(), String> {
+    if tensor.shape != own.dims() {
+        let (theirs, ours) = (&tensor.shape, own.dims());
         return Err(format!("its shape is {theirs:?}, and the cell's is {ours:?}"));
     }
-    let narrow: fn(f32) -> f32 = match drawn.dtype() {
+    let narrow: fn(f32) -> f32 = match own.dtype() {
         DType::BF16 => |value| bf16::from_f32(value).to_f32(),
         DType::F16 => |value| f16::from_f32(value).to_f32(),
         _ => |value| value,
     };
-    let drawn = drawn.to_vec_f32().map_err(|error| error.to_string())?;
+    let own = own.to_vec_f32().map_err(|error| error.to_string())?;
     match tensor
         .values
         .iter()
-        .zip(&drawn)
+        .zip(&own)
         .all(|(theirs, ours)| narrow(*theirs) == *ours)
     {
         true => Ok(()),
-        false => Err("`projection_prng_key` draws other numbers".into()),
+        false => Err(otherwise.into()),
     }
 }
 
@@ -96,7 +97,16 @@ pub(super) fn from_adapter(dir: &Path, adapter: &AdapterOptions, model: &mut Mod
     }
     for (name, factor) in model.shared_factors() {
         if let Some(tensor) = tensors.remove(name) {
-            check_drawn(&tensor, factor).map_err(|problem| wrong(name, problem))?;
+            let checked = check_same(&tensor, factor, "`projection_prng_key` draws other numbers");
+            checked.map_err(|problem| wrong(name, problem))?;
+        }
+    }
+    // PEFT saves the tables beside an adapter of the head.
+    for (table, value) in model.tables() {
+        let saved = tensors.keys().find(|name| peft::whole_name(name) == table).cloned();
+        if let Some((name, tensor)) = saved.and_then(|name| tensors.remove_entry(&name)) {
+            let checked = check_same(&tensor, value, "it is not the weight of the cell's model");
+            checked.map_err(|problem| wrong(&name, problem))?;
         }
     }
     if let Some(name) = tensors.keys().min() {

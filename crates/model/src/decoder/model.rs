@@ -6,7 +6,7 @@ use arch::Description;
 use candle_core::{DType, Device, Result};
 use nn::{
     adapter::SharedFactors, attention::Visibility, decoder_block::DecoderBlock, embedding::Embedding, head::Head,
-    loss::CausalLoss, norm::RmsNorm, param::Param, prefix::Prefix, prompt::Prompt, rope::Rope,
+    loss::CausalLoss, norm::RmsNorm, param::Param, prefix::Prefix, prompt::Prompt, rope::Rope, tensor::Tensor,
     virtual_tokens::VirtualTokens,
 };
 
@@ -135,6 +135,23 @@ impl Decoder {
             Some(tokens) => tokens.embeddings().fill(&values),
             None => Ok(()),
         }
+    }
+
+    /// The tables by the names of their weights.
+    pub(crate) fn named_tables(&self) -> Vec<(String, &Tensor)> {
+        let embedding = self.description.embeddings[0].path;
+        let head = self.description.token_head().map(|head| head.path);
+        let tables = [
+            (Some(embedding), self.tables.embedding()),
+            (head, self.tables.head().weight()),
+        ];
+        let mut named = Vec::new();
+        for (name, weight) in tables {
+            if let (Some(name), Ok(weight)) = (name, weight) {
+                named.push((format!("{name}.weight"), &weight.value));
+            }
+        }
+        named
     }
 
     /// The final norm and the head.

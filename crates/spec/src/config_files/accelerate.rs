@@ -16,7 +16,7 @@ pub(super) const KIND: Kind = Kind {
     key: KEY,
     // As the launcher's own options have.
     yields: |_| true,
-    file: |path| path,
+    file: |folder, path| Ok(folder.join(path)),
     read,
 };
 

@@ -12,7 +12,11 @@ use super::interface::{Config, Key, Kind, Text, part};
 pub(super) const KIND: Kind = Kind {
     key: KEY,
     yields: |_| false,
-    file: |path| peft::config_file(&path),
+    file: |folder, name| {
+        let path = hub::path_or_file(folder, name, peft::CONFIG_FILE);
+        path.map(|path| peft::config_file(&path))
+            .map_err(|error| error.to_string())
+    },
     read,
 };
 

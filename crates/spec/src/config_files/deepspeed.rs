@@ -24,7 +24,7 @@ pub(super) const KIND: Kind = Kind {
     // The Trainer refuses another value of what TrainingArguments have. ZeRO's options are not among them, so a sweep may
     // vary them. What DeepSpeed casts has a check of its own.
     yields: |key| key.starts_with("zero_optimization.") || CASTS.iter().any(|(name, _)| *name == key),
-    file: |path| path,
+    file: |folder, path| Ok(folder.join(path)),
     read,
 };
 

@@ -1,7 +1,7 @@
 //! What the kinds of files have in common.
 
 use std::fmt::Debug;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use base::text::Mistake;
 use cell::Cell;
@@ -23,8 +23,8 @@ pub(super) struct Kind {
     pub(super) key: &'static str,
     /// True if this key of the cell has the last word beside the file; another value is otherwise a mistake.
     pub(super) yields: fn(&str) -> bool,
-    /// The file that a path stands for.
-    pub(super) file: fn(PathBuf) -> PathBuf,
+    /// The file that a text stands for, in a spec of this folder.
+    pub(super) file: fn(&Path, &str) -> Result<PathBuf, String>,
     pub(super) read: fn(&Text) -> Result<Box<dyn Config>, Diagnostic>,
 }
 

@@ -64,7 +64,7 @@ impl ConfigFiles {
             let others = read.filter_map(|file| file.config.other());
             names.extend(others.filter(|(key, _)| *key == kind.key).map(|(_, name)| name));
             for name in names {
-                let path = folder.join(&name);
+                let path = (kind.file)(folder, &name);
                 files
                     .entry((kind.key, name))
                     .or_insert_with(|| File::read(kind, path, sources));
@@ -107,8 +107,9 @@ impl ConfigFiles {
 }
 
 impl File {
-    fn read(kind: &Kind, path: PathBuf, sources: &mut Sources) -> Result<Self, Diagnostic> {
-        let text = Text::read((kind.file)(path), kind.key, sources)?;
+    fn read(kind: &Kind, path: Result<PathBuf, String>, sources: &mut Sources) -> Result<Self, Diagnostic> {
+        let path = path.map_err(|error| Diagnostic::new(format!("{}: {error}", kind.key)))?;
+        let text = Text::read(path, kind.key, sources)?;
         Ok(Self {
             config: (kind.read)(&text)?,
             sha256: hex(&Sha256::digest(&text.text)),
