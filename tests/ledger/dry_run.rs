@@ -13,6 +13,7 @@ use expctl::nn::embedding::Embedding;
 use expctl::nn::encoder_block::EncoderBlock;
 use expctl::nn::encoder_embedding::EncoderEmbedding;
 use expctl::nn::feed_forward::FeedForward;
+use expctl::nn::head::Head;
 use expctl::nn::loss::{CausalLoss, Targets};
 use expctl::nn::prefix::{Past, PastGradients};
 use expctl::nn::rope::Rope;
@@ -102,8 +103,8 @@ fn encoder_block(config: &Config, sample: &mut dyn FnMut()) {
 }
 
 fn decoder_ends(config: &Config, sample: &mut dyn FnMut()) {
-    let mut embedding = Embedding {
-        table: config.matrix(VOCABULARY, HIDDEN),
+    let mut table = config.matrix(VOCABULARY, HIDDEN);
+    let embedding = Embedding {
         scale: config.is_capped().then_some(7.0),
         padding: None,
     };
@@ -112,22 +113,32 @@ fn decoder_ends(config: &Config, sample: &mut dyn FnMut()) {
         way: config.loss,
         cap: config.cap(),
     };
-    let mut head = config.matrix(VOCABULARY, HIDDEN);
     let ids = Buffer::from_fn(BATCH * LEN, |at| at as u32 * 7);
-    for _ in 0..2 {
-        memory::set_phase(Phase::Forward);
-        let x = embedding.forward(&ids, config.hidden, &Device::Cpu).unwrap();
-        sample();
-        let (first, second) = (0..LEN - 1, LEN..2 * LEN - 6);
-        let targets = Targets::new(&[1; BATCH * LEN], first.len() + second.len(), first.chain(second));
-        of.evaluate(&x, &norm, &head, &targets).unwrap();
-        // A dry run computes no logits, and so does not stop at them.
-        let outcome = of.forward_backward(&x, &mut norm, &mut head, &targets, 0.1, &mut || ());
-        let (_, dx) = outcome.unwrap();
-        sample();
-        drop(x);
-        embedding.backward(&ids, dx).unwrap();
-        sample();
+    let (pass, dense) = (
+        config.pass(),
+        Config {
+            format: None,
+            ..*config
+        },
+    );
+    let plain = Head::Plain(config.matrix(VOCABULARY, HIDDEN));
+    let adapted = (config.rank > 0).then(|| Head::Adapted(dense.projection(VOCABULARY, HIDDEN, false)));
+    for mut head in [Some(plain), adapted].into_iter().flatten() {
+        for _ in 0..2 {
+            memory::set_phase(Phase::Forward);
+            let x = embedding.forward(&table, &ids, config.hidden, &Device::Cpu).unwrap();
+            sample();
+            let (first, second) = (0..LEN - 1, LEN..2 * LEN - 6);
+            let targets = Targets::new(&[1; BATCH * LEN], first.len() + second.len(), first.chain(second));
+            of.evaluate(&x, &norm, &head, &targets, &pass).unwrap();
+            // A dry run computes no logits, and so does not stop at them.
+            let outcome = of.forward_backward(&x, (&mut norm, &mut head), &targets, 0.1, &pass, &mut || ());
+            let (_, dx) = outcome.unwrap();
+            sample();
+            drop(x);
+            embedding.backward(&mut table, &ids, dx).unwrap();
+            sample();
+        }
     }
 }
 

@@ -341,6 +341,7 @@ impl Config {
             dropout: (self.dropout > 0.0).then(|| DropoutPass {
                 step: 0,
                 samples: vec![0, 1],
+                first_tokens: Vec::new(),
             }),
         }
     }

@@ -11,7 +11,6 @@ use super::configs::{Configs, README};
 use super::error::SplitError;
 use super::name::HubName;
 use super::splits::files_of_split;
-use super::wanted::path_or_file;
 
 /// A commit of a repository, and those of its files that are used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -59,11 +58,6 @@ impl Roots {
     /// A local path.
     pub fn path(&self, path: &str) -> PathBuf {
         self.base_dir.join(path)
-    }
-
-    /// A local path, or the `file` of the model that its text names, as far as it is in the cache or can be had.
-    pub fn path_or_file(&self, path: &str, file: &str) -> PathBuf {
-        path_or_file(&self.base_dir, path, file).unwrap_or_else(|_| self.path(path))
     }
 
     /// The folder that relative paths start at.

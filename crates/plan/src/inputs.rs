@@ -75,8 +75,10 @@ impl Inputs {
     pub(super) fn check_norms(&self, cell: &Cell, model: &ModelConfig) -> Result<(), AdapterError> {
         match cell.adapter_config.as_ref().filter(|_| cell.adapter.is_of_norms()) {
             Some(path) => {
-                let path = self.roots.path_or_file(path, peft::CONFIG_FILE);
-                peft::check_norms(&path, model.tuned_norms().unwrap_or_default())
+                // What it cannot fetch was said when the spec was read.
+                let file = hub::path_or_file(self.roots.base_dir(), path, peft::CONFIG_FILE);
+                let file = file.unwrap_or_else(|_| self.roots.path(path));
+                peft::check_norms(&file, model.tuned_norms().unwrap_or_default())
             }
             None => Ok(()),
         }

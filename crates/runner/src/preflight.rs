@@ -128,7 +128,8 @@ pub fn preflight(
         }
         if let Some(path) = cell.adapter_config.as_ref().filter(|_| cell.adapter.is_of_norms()) {
             let norms = config.tuned_norms().unwrap_or_default();
-            let file = roots.path_or_file(path, peft::CONFIG_FILE);
+            let file = hub::path_or_file(roots.base_dir(), path, peft::CONFIG_FILE);
+            let file = file.unwrap_or_else(|_| roots.path(path));
             peft::check_norms(&file, norms).map_err(|error| fail("adapter_config", path, error.into()))?;
         }
         let most = config.max_position_embeddings;
