@@ -186,7 +186,7 @@ mod tests {
     }
 
     /// The hash of every default, with this [`ID_VERSION`].
-    const DEFAULTS_HASH: &str = "cad0a51c742d";
+    const DEFAULTS_HASH: &str = "8859b9515ea5";
 
     /// Ids leave defaults out, so results of other settings would be reused after a default changed.
     #[test]
