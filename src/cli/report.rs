@@ -324,6 +324,7 @@ impl Reported {
             markdown,
             files: BTreeMap::new(),
             claims: Vec::new(),
+            answer: Vec::new(),
         };
         report::write(&page, output, false)?;
         Ok(print(&format!("wrote {}\n", output.display()))?)

@@ -2,6 +2,7 @@
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by a panic")]
 #![expect(unreachable_pub, reason = "the modules of a suite share their items")]
 
+mod answer;
 mod claims;
 mod commands;
 #[path = "../common/mod.rs"]

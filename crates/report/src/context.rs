@@ -17,6 +17,7 @@ use super::answer::{Answers, Evidence};
 use super::axes;
 use super::claims::{self, ClaimResult, Purpose};
 use super::entry::Entry;
+use super::figures::{self, AnswerResult};
 use super::group::{Group, compare_with_baseline, groups, mark_pareto};
 use super::ladder;
 use super::memory_unit::memory_unit;
@@ -47,6 +48,7 @@ pub(crate) struct Context {
     published: Vec<ComparedFigure>,
     outcomes: Vec<ComparedOutcome>,
     claims: Vec<ClaimResult>,
+    answer: Vec<AnswerResult>,
     speeds: OnceLock<Speeds>,
     timelines: OnceLock<Vec<Timeline>>,
     paths: OnceLock<Vec<ProfilePath>>,
@@ -83,6 +85,7 @@ impl Context {
         let outcomes = outcomes::compare(&about.published, &groups);
         let purpose = if about.is_plan { Purpose::Plan } else { Purpose::Report };
         let claims = claims::judge(&about.claims, &groups, purpose)?;
+        let answer = figures::answer(&about, &groups, purpose)?;
         Ok(Self {
             about,
             cells,
@@ -93,6 +96,7 @@ impl Context {
             published,
             outcomes,
             claims,
+            answer,
             speeds: OnceLock::new(),
             timelines: OnceLock::new(),
             paths: OnceLock::new(),
@@ -189,6 +193,10 @@ impl Context {
         &self.claims
     }
 
+    pub(crate) fn answer(&self) -> &[AnswerResult] {
+        &self.answer
+    }
+
     /// The ids of the cells.
     pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
         self.cells.iter().filter_map(|cell| cell.text("cell_id"))
@@ -228,6 +236,7 @@ impl Context {
             published: &self.published,
             outcomes: &self.outcomes,
             claims: &self.claims,
+            own: &self.answer,
             losses: &self.losses,
             speeds: self.speeds(),
             paths: self.paths(),

@@ -48,7 +48,7 @@ pub use check::check_study;
 pub use claims::{Basis, BasisVerdict, ClaimResult, ClaimVerdict, Evidence, NamedValue};
 pub use entry::{Entry, entries};
 pub use error::ReportError;
-pub use figures::{NOT_MEASURED, Piece, evaluate, pieces};
+pub use figures::{AnswerResult, NOT_MEASURED, Piece, evaluate, pieces};
 pub use files::{make_folder, prepare_output, stale_files, write};
 pub use one_method::one_method;
 pub use render::{Frames, Rendered, render};

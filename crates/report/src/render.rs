@@ -12,6 +12,7 @@ use super::claims::ClaimResult;
 use super::context::Context;
 use super::entry::entries;
 use super::error::ReportError;
+use super::figures::AnswerResult;
 use super::filters::{self, chart_file};
 use super::template::Template;
 use super::{figures, markdown};
@@ -40,6 +41,8 @@ pub struct Rendered {
     pub files: BTreeMap<String, String>,
     /// The spec's claims with their verdicts.
     pub claims: Vec<ClaimResult>,
+    /// The sentences of the spec's answer.
+    pub answer: Vec<AnswerResult>,
 }
 
 /// Renders frames. `stem` is the Markdown file's name without its extension, and begins the charts' names.
@@ -82,6 +85,7 @@ pub fn render<'a>(
         files,
         markdown,
         claims: context.claims().to_vec(),
+        answer: context.answer().to_vec(),
     })
 }
 

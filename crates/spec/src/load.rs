@@ -11,6 +11,7 @@ use yaml::diagnostic::{Diagnostic, Mistakes};
 use yaml::place::{Place, SourceKind, Sources};
 use yaml::tree::{Node, Scalar, Value};
 
+use super::answer;
 use super::cell_selector::CellSelector;
 use super::config_files::ConfigFiles;
 use super::entries;
@@ -134,6 +135,12 @@ fn resolve(
     if let Some(node) = tree.get(&["description"]) {
         study.description.origin = Origin::of("description", node, sources);
     }
+    answer::check(
+        &mut study.report.answer,
+        tree.get(&["report", "answer"]),
+        sources,
+        mistakes,
+    );
     let selector = CellSelector {
         defaults: &defaults,
         layers,

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value as Json;
 
+use super::answer::AnswerSentence;
 use super::axis_values::axis_values;
 use super::by_key::{self, Untyped};
 use super::claim::Claim;
@@ -280,6 +281,12 @@ pub struct ReportSpec {
     #[serde(skip_serializing_if = "Selection::is_empty")]
     #[schemars(schema_with = "by_key::values")]
     pub baseline: Selection,
+    /// The answer to the study's question: up to four sentences of your own, with figures in them as in the description.
+    /// The report begins with them. A figure shows how far its repeats or its steps differ. A sentence that the data leave
+    /// open says so.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<AnswerSentence>>", length(max = 4))]
+    pub answer: Vec<AnswerSentence>,
 }
 
 /// The templates that come with expctl.
