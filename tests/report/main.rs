@@ -18,6 +18,7 @@ mod publish;
 mod published;
 mod records;
 mod templates;
+mod verdicts;
 
 use std::fs;
 use std::path::{Path, PathBuf};

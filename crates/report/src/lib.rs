@@ -41,6 +41,7 @@ pub mod techniques;
 mod template;
 mod timeline;
 mod value_count;
+pub mod verdicts;
 
 pub use about::About;
 pub use axes::{axes, key_columns};

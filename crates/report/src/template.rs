@@ -28,6 +28,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "profiler_vs_epoch.md.j2",
     "plan.md.j2",
     "accuracy.md.j2",
+    "verdicts.md.j2",
     "parts/answer.md.j2",
     "parts/cells.md.j2",
     "parts/ladder.md.j2",
