@@ -2,28 +2,16 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
 
-use base::text::Mistake;
 use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
-use yaml::diagnostic::{Diagnostic, Mistakes};
-use yaml::place::Sources;
-use yaml::tree::Node;
 
 use super::claim::Claim;
-use super::entries::nodes;
 use super::expect::Expect;
 use super::origin::Origin;
 use super::selection::Selection;
-
-/// The section's name.
-const SECTION: &str = "report.answer";
-
-/// The most sentences of an answer: more of them are a report.
-const MOST: usize = 4;
 
 /// A sentence of a study's answer. It is a text, or a map with the condition of its words.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -122,41 +110,5 @@ impl JsonSchema for AnswerSentence {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let judged = generator.subschema_for::<Judged>();
         json_schema!({ "anyOf": [{ "type": "string", "minLength": 1 }, judged] })
-    }
-}
-
-/// Keeps where each sentence was written, and checks it. `section` is the node that they were read from.
-pub(super) fn check(
-    answer: &mut [AnswerSentence],
-    section: Option<&Node>,
-    sources: &Arc<Sources>,
-    mistakes: &mut Mistakes,
-) {
-    if let Some(node) = section.filter(|_| answer.len() > MOST) {
-        let message = format!(
-            "{SECTION}: an answer has at most {MOST} sentences, not {}",
-            answer.len()
-        );
-        let help = "the description, the notes of claims and the tables have room for more";
-        mistakes.add(Diagnostic::new(message).at(node.place).help(help));
-    }
-    for (sentence, (index, node)) in answer.iter_mut().zip(nodes(section)) {
-        let name = format!("{SECTION}[{index}]");
-        sentence.origin = Origin::of(&name, node, sources);
-        let texts = [
-            (sentence.text_key(), Some(&sentence.sentence)),
-            ("holds", sentence.holds.as_ref()),
-            ("otherwise", sentence.otherwise.as_ref()),
-        ];
-        if sentence.otherwise.is_some() && sentence.holds.is_none() {
-            let mistake = Mistake::new("there is no condition that can be false").help("add `holds`, or leave it out");
-            mistakes.add(Diagnostic::in_section(&name, "otherwise", &mistake, node));
-        }
-        for (key, text) in texts {
-            if text.is_some_and(|text| text.trim().is_empty()) {
-                let mistake = Mistake::new("it is empty");
-                mistakes.add(Diagnostic::in_section(&name, key, &mistake, node));
-            }
-        }
     }
 }

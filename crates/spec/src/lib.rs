@@ -19,6 +19,7 @@
 
 mod aliases;
 mod answer;
+mod answer_check;
 mod as_setting;
 mod axis_values;
 mod by_key;

@@ -11,7 +11,7 @@ use yaml::diagnostic::{Diagnostic, Mistakes};
 use yaml::place::{Place, SourceKind, Sources};
 use yaml::tree::{Node, Scalar, Value};
 
-use super::answer;
+use super::answer_check;
 use super::cell_selector::CellSelector;
 use super::config_files::ConfigFiles;
 use super::entries;
@@ -135,7 +135,7 @@ fn resolve(
     if let Some(node) = tree.get(&["description"]) {
         study.description.origin = Origin::of("description", node, sources);
     }
-    answer::check(
+    answer_check::check(
         &mut study.report.answer,
         tree.get(&["report", "answer"]),
         sources,
