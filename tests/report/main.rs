@@ -14,6 +14,7 @@ mod files;
 mod html;
 mod one_method;
 mod pages;
+mod paste;
 mod publish;
 mod published;
 mod records;

@@ -16,6 +16,9 @@ pub struct About {
     /// The answer of the spec's author.
     #[serde(skip)]
     pub answer: Vec<AnswerSentence>,
+    /// The columns of the table to paste; empty for the usual ones.
+    #[serde(skip)]
+    pub columns: Vec<Prose>,
     /// The keys that the spec's sweep varies.
     #[serde(skip)]
     pub axes: Vec<String>,
@@ -45,6 +48,7 @@ impl About {
             name: study.name.clone(),
             description: study.description.clone(),
             answer: study.report.answer.clone(),
+            columns: study.report.columns.clone(),
             axes: study.axes.clone(),
             baseline: baseline.map(|planned| planned.cell.group_id()),
             command: study.invocation.command(),

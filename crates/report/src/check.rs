@@ -5,7 +5,7 @@ use spec::Study;
 use super::about::About;
 use super::claims::Purpose;
 use super::error::ReportError;
-use super::{claims, figures, made_up, outcomes, published};
+use super::{claims, figures, made_up, outcomes, paste, published};
 
 /// Makes sure that a report can show what the spec asks for, before hours of training.
 ///
@@ -14,6 +14,7 @@ use super::{claims, figures, made_up, outcomes, published};
 pub fn check_study(study: &Study) -> Result<(), ReportError> {
     published::check(study)?;
     outcomes::check(study)?;
+    paste::check(study)?;
     let answer = &study.report.answer;
     if study.claims.is_empty() && answer.is_empty() && !figures::has_figures(study) {
         return Ok(());

@@ -23,6 +23,7 @@ use super::ladder;
 use super::memory_unit::memory_unit;
 use super::methods::{self, HELD_OUT, Losses};
 use super::outcomes::{self, ComparedOutcome};
+use super::paste::{self, PasteTable};
 use super::planned::planned;
 use super::profile_path::{self, ProfilePath, Twins};
 use super::published::{self, ComparedFigure};
@@ -177,6 +178,8 @@ impl Context {
             // The cells of each stack.
             "stacks" => serialised(stacks(cells, groups, &about.axes, about.is_plan)),
             "timelines" => serialised(self.timelines()),
+            // What each configuration costs, in few columns.
+            "paste" => serialised(self.paste()),
             _ => return None,
         })
     }
@@ -219,6 +222,18 @@ impl Context {
     /// A recorded cell of each group that has one.
     pub(crate) fn timelines(&self) -> &[Timeline] {
         self.timelines.get_or_init(|| timelines(&self.groups, &self.recorded))
+    }
+
+    /// The table to paste.
+    pub(crate) fn paste(&self) -> PasteTable {
+        PasteTable::new(&paste::Source {
+            groups: &self.groups,
+            axes: &self.axes,
+            speeds: self.speeds(),
+            unit: memory_unit(&self.groups),
+            columns: &self.about.columns,
+            is_plan: self.about.is_plan,
+        })
     }
 
     fn paths(&self) -> &[ProfilePath] {

@@ -14,6 +14,7 @@ use super::entry::entries;
 use super::error::ReportError;
 use super::figures::AnswerResult;
 use super::filters::{self, chart_file};
+use super::paste::PasteTable;
 use super::template::Template;
 use super::{figures, markdown};
 
@@ -87,6 +88,14 @@ pub fn render<'a>(
         claims: context.claims().to_vec(),
         answer: context.answer().to_vec(),
     })
+}
+
+/// The table to paste of a frame.
+///
+/// # Errors
+/// A mistake in a text or a claim, or a frame that cannot be read.
+pub fn paste_table(about: &About, cells: &DataFrame) -> Result<PasteTable, ReportError> {
+    Ok(Context::new(about.clone(), entries(cells)?, Vec::new())?.paste())
 }
 
 /// The length that distinguishes all ids: at least six digits.

@@ -35,6 +35,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "parts/charts.md.j2",
     "parts/claims.md.j2",
     "parts/offload.md.j2",
+    "parts/paste.md.j2",
     "parts/predicted.md.j2",
     "parts/published.md.j2",
     "parts/reserved_growth.md.j2",

@@ -141,6 +141,10 @@ fn resolve(
         sources,
         mistakes,
     );
+    let columns = entries::nodes(tree.get(&["report", "columns"]));
+    for (column, (index, node)) in study.report.columns.iter_mut().zip(columns) {
+        column.origin = Origin::of(&format!("report.columns[{index}]"), node, sources);
+    }
     let selector = CellSelector {
         defaults: &defaults,
         layers,
