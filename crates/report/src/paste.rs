@@ -15,6 +15,9 @@ use super::group::{Group, Stat};
 use super::methods::{FORGETTING, HELD_OUT, Method};
 use super::speeds::Speeds;
 
+/// The most differences in a label: a table with longer ones is too wide to paste.
+const MOST_DIFFERENCES: usize = 4;
+
 /// The heading of the configurations.
 const CONFIGURATION: &str = "Configuration";
 
@@ -44,6 +47,9 @@ struct Column {
 struct Row {
     /// What differs from the base, by name.
     label: String,
+    /// All that differs, for data; empty where the label is a name.
+    #[serde(skip)]
+    differences: Vec<String>,
     /// How it ended.
     status: String,
     cells: Vec<Cell>,
@@ -85,7 +91,11 @@ impl PasteTable {
         let row = |group: &Group| Row {
             label: match have_names {
                 true => Method::name_of(group),
-                false => label(group, base, source.axes),
+                false => label(&differences(group, base, source.axes)),
+            },
+            differences: match have_names {
+                true => Vec::new(),
+                false => differences(group, base, source.axes),
             },
             status: group.status.clone(),
             cells: columns.iter().map(|column| source.cell(column, group, base)).collect(),
@@ -111,7 +121,11 @@ impl PasteTable {
         }
         let mut table = Table::new(names);
         for row in &self.rows {
-            let mut values = vec![json!(row.label), json!(row.status)];
+            let configuration = match row.differences.is_empty() {
+                true => row.label.clone(),
+                false => row.differences.join(", "),
+            };
+            let mut values = vec![json!(configuration), json!(row.status)];
             for (at, cell) in row.cells.iter().enumerate() {
                 values.push(cell.stat.map_or(Json::Null, |stat| json!(stat.mean)));
                 if has_deviation(at) {
@@ -282,18 +296,29 @@ impl Column {
     }
 }
 
-/// What differs from the base, by name: `attn_implementation: sdpa`.
-fn label(group: &Group, base: Option<&Group>, axes: &[String]) -> String {
+/// What differs from the base, by name: `attn_implementation: sdpa`; empty for the base.
+fn differences(group: &Group, base: Option<&Group>, axes: &[String]) -> Vec<String> {
     let differs = |axis: &&String| base.is_some_and(|base| base.axes.get(*axis) != group.axes.get(*axis));
     let part = |axis: &String| format!("{}: {}", last_part(axis), group.axes[axis]);
     let differing: Vec<&String> = axes.iter().filter(differs).collect();
     // A key that the configuration does not heed says nothing beside others.
     let heeded = differing.iter().filter(|axis| group.axes[**axis] != ABSENT);
     let heeded: Vec<String> = heeded.map(|axis| part(axis)).collect();
-    match (heeded.is_empty(), differing.is_empty()) {
-        (false, _) => heeded.join(", "),
-        (true, false) => differing.into_iter().map(part).collect::<Vec<_>>().join(", "),
-        (true, true) => "base".to_owned(),
+    match heeded.is_empty() {
+        false => heeded,
+        true => differing.into_iter().map(part).collect(),
+    }
+}
+
+/// The differences as a label, the first of them if there are many.
+fn label(differences: &[String]) -> String {
+    match differences.len() {
+        0 => "base".to_owned(),
+        n if n > MOST_DIFFERENCES => {
+            let (first, more) = differences.split_at(MOST_DIFFERENCES);
+            format!("{} and {} more", first.join(", "), more.len())
+        }
+        _ => differences.join(", "),
     }
 }
 
@@ -312,4 +337,17 @@ pub(crate) fn check(study: &Study) -> Result<(), SpecError> {
         checked.map_err(|mistake| column.origin.mistake_in("", column, mistake))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::label;
+
+    #[test]
+    fn a_label_has_the_first_of_many_differences() {
+        let differences = ["a: 1", "b: 2", "c: 3", "d: 4", "e: 5", "f: 6"].map(str::to_owned);
+        assert_eq!(label(&[]), "base");
+        assert_eq!(label(&differences[..4]), "a: 1, b: 2, c: 3, d: 4");
+        assert_eq!(label(&differences), "a: 1, b: 2, c: 3, d: 4 and 2 more");
+    }
 }
