@@ -6,19 +6,20 @@ use std::process::ExitCode;
 use anyhow::Context;
 use base::text::Table;
 use plan::{Options, Planner};
+use polars_core::prelude::DataFrame;
 use rayon::prelude::*;
 use records::prediction::Prediction;
-use records::store::{StudyDir, write_if_changed};
+use records::store::StudyDir;
 use report::About;
 use report::accuracy::{Accuracy, PlannedStudy};
 use results::frame;
 use runner::Purpose;
 use serde_json::{Value, json};
-use spec::Overrides;
+use spec::{Overrides, Study};
 
 use super::fetch::fetch;
+use super::output::write_page;
 use super::resolved::resolved;
-use super::{FAILED, print};
 
 const EXAMPLES: &str = "Examples:
   expctl accuracy experiments/published/h200.yaml
@@ -60,23 +61,11 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     specs.dedup();
     let mut studies = Vec::new();
     for path in &specs {
-        let mut study = spec::load(path, &Overrides::default())?;
-        fetch(&mut study, Purpose::Plan, |_| true)?;
-        let dir = StudyDir::new(Path::new("results").join(&study.name));
-        let study = resolved(study, Options::default(), &dir)?;
-        report::check_study(&study)?;
-        let planner = Planner::new(study.roots(), Options::default());
-        let predictions = study
-            .cells
-            .par_iter()
-            .map(|study_cell| planner.predict(&study_cell.cell));
-        let predictions: Vec<Prediction> = predictions
-            .collect::<Result<_, _>>()
-            .with_context(|| path.display().to_string())?;
+        let (study, cells) = planned(path)?;
         studies.push(PlannedStudy {
             spec: path.display().to_string(),
             report: study.report.publish.clone().or_else(|| study.report.output.clone()),
-            cells: frame::of_plan(&study, predictions.iter().map(Some))?,
+            cells,
             about: About::new(&study),
         });
     }
@@ -86,26 +75,26 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Output::Json => table(&accuracy).json(),
         Output::Csv => table(&accuracy).csv(),
     };
-    let Some(output) = args.output else {
-        print(&page)?;
-        return Ok(ExitCode::SUCCESS);
-    };
-    if args.check {
-        let is = std::fs::read_to_string(&output).unwrap_or_default();
-        if is == page {
-            print(&format!("{} is up to date\n", output.display()))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        eprintln!("`{}` is stale", output.display());
-        return Ok(ExitCode::from(FAILED));
-    }
-    let word = if write_if_changed(&output, page.as_bytes())? {
-        "wrote"
-    } else {
-        "unchanged:"
-    };
-    print(&format!("{word} {}\n", output.display()))?;
-    Ok(ExitCode::SUCCESS)
+    write_page(&page, args.output.as_deref(), args.check)
+}
+
+/// A spec's study with the frame of its predictions.
+pub(super) fn planned(path: &Path) -> anyhow::Result<(Study, DataFrame)> {
+    let mut study = spec::load(path, &Overrides::default())?;
+    fetch(&mut study, Purpose::Plan, |_| true)?;
+    let dir = StudyDir::new(Path::new("results").join(&study.name));
+    let study = resolved(study, Options::default(), &dir)?;
+    report::check_study(&study)?;
+    let planner = Planner::new(study.roots(), Options::default());
+    let predictions = study
+        .cells
+        .par_iter()
+        .map(|study_cell| planner.predict(&study_cell.cell));
+    let predictions: Vec<Prediction> = predictions
+        .collect::<Result<_, _>>()
+        .with_context(|| path.display().to_string())?;
+    let cells = frame::of_plan(&study, predictions.iter().map(Some))?;
+    Ok((study, cells))
 }
 
 /// Every row; `published` and `predicted` are in `unit`, or words of an outcome, which alone has an `agreement`.

@@ -2,7 +2,7 @@
 
 use base::text::counted;
 use indexmap::IndexMap;
-use report::{BasisVerdict, ClaimResult, ClaimVerdict};
+use report::{AnswerResult, BasisVerdict, ClaimResult, ClaimVerdict};
 
 /// The number of claims with each verdict, for each basis that there is; `None` if the study has no claims.
 pub(super) fn summary(claims: &[ClaimResult]) -> Option<String> {
@@ -58,4 +58,18 @@ pub(super) fn are_as_expected(claims: &[ClaimResult]) -> bool {
         .iter()
         .flat_map(|claim| &claim.verdicts)
         .all(|verdict| verdict.expected)
+}
+
+/// Prints each sentence of the spec's answer that does not hold, or that is open, to stderr with its place. Returns true
+/// if the figures contradict none.
+pub(super) fn answer_holds(answer: &[AnswerResult]) -> bool {
+    for sentence in answer
+        .iter()
+        .filter(|sentence| sentence.verdict != ClaimVerdict::Supported)
+    {
+        let why = sentence.why.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+        let (place, verdict) = (&sentence.place, sentence.verdict.name());
+        eprintln!("{place}: {verdict}: {}{why}", sentence.text);
+    }
+    answer.iter().all(|sentence| sentence.verdict != ClaimVerdict::Refuted)
 }

@@ -9,7 +9,7 @@ use runner::{protocol, samples};
 use super::output::INVALID_INPUT;
 use super::{
     accuracy, cell, compare, completions, data, export, fit, init, inputs, list, machine, merge, plan, report, run,
-    schema, show, unknown_flag, validate, version,
+    schema, show, unknown_flag, validate, verdicts, version,
 };
 use crate::worker;
 
@@ -27,6 +27,7 @@ enum Command {
     Plan(plan::Args),
     Fit(fit::Args),
     Accuracy(accuracy::Args),
+    Verdicts(verdicts::Args),
     Report(report::Args),
     Validate(validate::Args),
     Data(data::Args),
@@ -58,6 +59,7 @@ impl Command {
                 | Self::Plan(_)
                 | Self::Fit(_)
                 | Self::Accuracy(_)
+                | Self::Verdicts(_)
                 | Self::Report(_)
                 | Self::Validate(_)
                 | Self::Compare(_)
@@ -99,6 +101,7 @@ impl Cli {
             Command::Plan(args) => plan::run(&args),
             Command::Fit(args) => fit::run(&args),
             Command::Accuracy(args) => accuracy::run(args),
+            Command::Verdicts(args) => verdicts::run(args),
             Command::Report(args) => report::run(&args),
             Command::Validate(args) => validate::run(args),
             Command::Data(args) => data::run(&args),

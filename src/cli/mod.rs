@@ -51,6 +51,7 @@ mod study_report;
 mod subject;
 mod unknown_flag;
 mod validate;
+mod verdicts;
 mod version;
 
 pub use commands::Cli;

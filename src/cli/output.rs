@@ -1,10 +1,12 @@
 //! Exit codes, errors, and text on stdout.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use base::text::{Table, visible, visible_but_styles, with_causes};
 use clap::ValueEnum;
+use records::store::write_if_changed;
 use spec::SpecError;
 
 /// Exit code if a cell failed or a check did not hold.
@@ -21,6 +23,30 @@ pub(crate) fn exit_code(holds: bool) -> ExitCode {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(FAILED),
     }
+}
+
+/// Prints a page, or writes it to a file. If `is_check`, it only says whether the file has it.
+pub(crate) fn write_page(page: &str, output: Option<&Path>, is_check: bool) -> anyhow::Result<ExitCode> {
+    let Some(output) = output else {
+        print(page)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let shown = output.display();
+    if is_check {
+        let is_fresh = std::fs::read_to_string(output).unwrap_or_default() == page;
+        match is_fresh {
+            true => print(&format!("{shown} is up to date\n"))?,
+            false => eprintln!("`{shown}` is stale"),
+        }
+        return Ok(exit_code(is_fresh));
+    }
+    let word = if write_if_changed(output, page.as_bytes())? {
+        "wrote"
+    } else {
+        "unchanged:"
+    };
+    print(&format!("{word} {shown}\n"))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// That a signal ended the command, as shells report it.

@@ -8,11 +8,13 @@ use std::process::ExitCode;
 use anyhow::ensure;
 use base::text::{counted, visible};
 use records::store::StudyDir;
-use report::{About, Rendered, Template, check_study};
+use report::{About, Rendered, Template, check_study, paste_table};
 use runner::Purpose;
 use spec::{Overrides, Study, TEMPLATES};
 
+use super::accuracy::planned;
 use super::fetch::fetch;
+use super::output::write_page;
 use super::plan_report::PlanReport;
 use super::report_frames::{Frames, FramesBeside};
 use super::resolved::resolved;
@@ -84,6 +86,23 @@ enum ReportFormat {
     Markdown,
     /// One HTML file that loads nothing: its tables sort and filter, and its charts say their values
     Html,
+    /// The table to paste alone, as CSV: bytes and seconds. It is printed, or written to --output
+    Csv,
+    /// The same as JSON
+    Json,
+    /// The same for LaTeX, with the rules of booktabs
+    Latex,
+}
+
+impl ReportFormat {
+    /// The end of a report's name; `None` for a table alone.
+    fn ending(self) -> Option<&'static str> {
+        match self {
+            Self::Markdown => Some("md"),
+            Self::Html => Some("html"),
+            Self::Csv | Self::Json | Self::Latex => None,
+        }
+    }
 }
 
 /// A spec says nowhere where a plan's report goes.
@@ -119,15 +138,12 @@ impl Args {
 
     /// The report's file, if it is not a place that the spec names.
     fn other_file(&self, study: &Study, folder: Option<&StudyDir>) -> Option<PathBuf> {
-        let Some(format) = self.format else {
+        let Some(ending) = self.format.and_then(ReportFormat::ending) else {
             return self.output.clone();
         };
         let named = self.output.as_ref().or(study.report.output.as_ref()).cloned();
         let place = named.or_else(|| folder.map(default_output))?;
-        let place = place.with_extension(match format {
-            ReportFormat::Markdown => "md",
-            ReportFormat::Html => "html",
-        });
+        let place = place.with_extension(ending);
         let is_specs = self.output.is_none() && study.report.output.as_ref() == Some(&place);
         (!is_specs).then_some(place)
     }
@@ -147,6 +163,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Reported::open(&args.studies[0], args)?.compare(args, only, baseline)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(format) = args.format.filter(|format| format.ending().is_none()) {
+        ensure!(!args.check, "--check is for reports, and a table is printed");
+        ensure!(
+            args.studies.len() == 1,
+            "a table is of one study, and several are given"
+        );
+        return table(&args.studies[0], args, format);
+    }
     let (mut all_hold, mut reported) = (true, 0);
     for path in &args.studies {
         match report(path, args) {
@@ -163,6 +187,32 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     ensure!(reported > 0, "none of these has anything to report");
     Ok(exit_code(all_hold))
+}
+
+/// Prints or writes the table to paste of a study.
+fn table(path: &Path, args: &Args, format: ReportFormat) -> anyhow::Result<ExitCode> {
+    let table = match planned_study(path, args)? {
+        Some(_) => {
+            let (study, cells) = planned(path)?;
+            let about = About {
+                is_plan: true,
+                ..About::new(&study)
+            };
+            paste_table(&about, &cells)?
+        }
+        None => {
+            let Reported { study, dir, kept, .. } = Reported::open(path, args)?;
+            check_study(&study)?;
+            let frames = kept.map_or_else(|| Frames::read(&dir, &study, args.all), |(_, frames)| Ok(frames))?;
+            paste_table(&About::new(&study), &frames.cells)?
+        }
+    };
+    let text = match format {
+        ReportFormat::Json => table.data().json(),
+        ReportFormat::Latex => table.latex(),
+        _ => table.data().csv(),
+    };
+    write_page(&text, args.output.as_deref(), false)
 }
 
 /// Writes or checks a study's report. Returns false if the check fails.
@@ -324,6 +374,7 @@ impl Reported {
             markdown,
             files: BTreeMap::new(),
             claims: Vec::new(),
+            answer: Vec::new(),
         };
         report::write(&page, output, false)?;
         Ok(print(&format!("wrote {}\n", output.display()))?)

@@ -199,7 +199,8 @@ pub(super) fn refuse_own_report(output: &Path, study: &Study, dir: &StudyDir) ->
     Ok(())
 }
 
-/// Checks that a report's files are what `source` makes, and that the verdicts on its claims are the expected ones.
+/// Checks that a report's files are what `source` makes, and that the verdicts on its claims are the expected ones, and that its
+/// answer holds.
 /// `is_current` is false if something else was found to be stale.
 pub(super) fn check(rendered: &Rendered, output: &Path, source: &Path, is_current: bool) -> anyhow::Result<bool> {
     let stale = report::stale_files(rendered, output)?;
@@ -213,7 +214,8 @@ pub(super) fn check(rendered: &Rendered, output: &Path, source: &Path, is_curren
     if let Some(summary) = claims::summary(&rendered.claims) {
         print(&format!("{summary}\n"))?;
     }
-    Ok(is_fresh && claims::are_as_expected(&rendered.claims))
+    let holds = claims::answer_holds(&rendered.answer);
+    Ok(is_fresh && claims::are_as_expected(&rendered.claims) && holds)
 }
 
 /// The line about a report that would not change.

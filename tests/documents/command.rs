@@ -11,8 +11,9 @@ use crate::tree::Tree;
 const ALONE: [&str; 3] = ["init", "list", "schema"];
 
 /// Commands that are looked up and not run, with the reason.
-const NOT_RUN: [(&str, &str); 2] = [
+const NOT_RUN: [(&str, &str); 3] = [
     ("expctl accuracy", "it plans for minutes; `.ci/run` compares its page"),
+    ("expctl verdicts", "it plans for a while; `.ci/run` checks its page"),
     ("benches/cuda.yaml", "it needs a GPU"),
 ];
 

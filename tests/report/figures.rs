@@ -170,7 +170,7 @@ fn a_text_is_evaluated_over_a_frame() {
 }
 
 /// Every spec that ships.
-fn shipped() -> Vec<PathBuf> {
+pub fn shipped() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let patterns = ["experiments/**/*.yaml", "benches/*.yaml"].map(|pattern| root.join(pattern));
     let paths = patterns
@@ -189,7 +189,10 @@ fn no_shipped_spec_types_a_figure_by_hand() {
         let notes = study.published.iter().filter_map(|figure| figure.note.as_deref());
         let claims = study.claims.iter();
         let claims = claims.flat_map(|claim| [claim.note.as_deref(), claim.untested.as_deref()]);
-        for text in notes.chain(claims.flatten()).chain([&*study.description]) {
+        let answer = study.report.answer.iter();
+        let answer = answer.flat_map(|own| [Some(own.sentence.as_str()), own.otherwise.as_deref()]);
+        let texts = notes.chain(claims.flatten()).chain(answer.flatten());
+        for text in texts.chain([&*study.description]) {
             for piece in report::pieces(text).unwrap() {
                 let Piece::Words(words) = piece else { continue };
                 let typed = figure.find_iter(words).map(|found| found.unwrap().as_str().to_owned());

@@ -2,6 +2,7 @@
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by a panic")]
 #![expect(unreachable_pub, reason = "the modules of a suite share their items")]
 
+mod answer;
 mod claims;
 mod commands;
 #[path = "../common/mod.rs"]
@@ -13,10 +14,12 @@ mod files;
 mod html;
 mod one_method;
 mod pages;
+mod paste;
 mod publish;
 mod published;
 mod records;
 mod templates;
+mod verdicts;
 
 use std::fs;
 use std::path::{Path, PathBuf};

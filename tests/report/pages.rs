@@ -19,7 +19,7 @@ use polars_core::prelude::DataFrame;
 use crate::figures::FIGURE;
 
 /// Pages that a command prints. Others hold their figures to markers.
-const PRINTED: [&str; 4] = ["accuracy.md", "gpus.md", "spec.md", "techniques.md"];
+const PRINTED: [&str; 5] = ["accuracy.md", "gpus.md", "spec.md", "techniques.md", "verdicts.md"];
 
 /// README, and the pages of `docs/` that are written by hand.
 fn pages() -> Vec<String> {

@@ -1,7 +1,7 @@
 //! A study's own words, for its report.
 
 use serde::Serialize;
-use spec::{Prose, Study};
+use spec::{AnswerSentence, Prose, Study};
 
 use super::claims::{self, BoundClaim};
 use super::published::{self, PublishedFigure};
@@ -13,6 +13,12 @@ pub struct About {
     pub name: String,
     /// The spec's description; empty if there is none.
     pub description: Prose,
+    /// The answer of the spec's author.
+    #[serde(skip)]
+    pub answer: Vec<AnswerSentence>,
+    /// The columns of the table to paste; empty for the usual ones.
+    #[serde(skip)]
+    pub columns: Vec<Prose>,
     /// The keys that the spec's sweep varies.
     #[serde(skip)]
     pub axes: Vec<String>,
@@ -41,6 +47,8 @@ impl About {
         Self {
             name: study.name.clone(),
             description: study.description.clone(),
+            answer: study.report.answer.clone(),
+            columns: study.report.columns.clone(),
             axes: study.axes.clone(),
             baseline: baseline.map(|planned| planned.cell.group_id()),
             command: study.invocation.command(),

@@ -17,11 +17,13 @@ use super::answer::{Answers, Evidence};
 use super::axes;
 use super::claims::{self, ClaimResult, Purpose};
 use super::entry::Entry;
+use super::figures::{self, AnswerResult};
 use super::group::{Group, compare_with_baseline, groups, mark_pareto};
 use super::ladder;
 use super::memory_unit::memory_unit;
 use super::methods::{self, HELD_OUT, Losses};
 use super::outcomes::{self, ComparedOutcome};
+use super::paste::{self, PasteTable};
 use super::planned::planned;
 use super::profile_path::{self, ProfilePath, Twins};
 use super::published::{self, ComparedFigure};
@@ -47,6 +49,7 @@ pub(crate) struct Context {
     published: Vec<ComparedFigure>,
     outcomes: Vec<ComparedOutcome>,
     claims: Vec<ClaimResult>,
+    answer: Vec<AnswerResult>,
     speeds: OnceLock<Speeds>,
     timelines: OnceLock<Vec<Timeline>>,
     paths: OnceLock<Vec<ProfilePath>>,
@@ -83,6 +86,7 @@ impl Context {
         let outcomes = outcomes::compare(&about.published, &groups);
         let purpose = if about.is_plan { Purpose::Plan } else { Purpose::Report };
         let claims = claims::judge(&about.claims, &groups, purpose)?;
+        let answer = figures::answer(&about, &groups, purpose)?;
         Ok(Self {
             about,
             cells,
@@ -93,6 +97,7 @@ impl Context {
             published,
             outcomes,
             claims,
+            answer,
             speeds: OnceLock::new(),
             timelines: OnceLock::new(),
             paths: OnceLock::new(),
@@ -173,6 +178,8 @@ impl Context {
             // The cells of each stack.
             "stacks" => serialised(stacks(cells, groups, &about.axes, about.is_plan)),
             "timelines" => serialised(self.timelines()),
+            // What each configuration costs, in few columns.
+            "paste" => serialised(self.paste()),
             _ => return None,
         })
     }
@@ -187,6 +194,10 @@ impl Context {
 
     pub(crate) fn claims(&self) -> &[ClaimResult] {
         &self.claims
+    }
+
+    pub(crate) fn answer(&self) -> &[AnswerResult] {
+        &self.answer
     }
 
     /// The ids of the cells.
@@ -213,6 +224,18 @@ impl Context {
         self.timelines.get_or_init(|| timelines(&self.groups, &self.recorded))
     }
 
+    /// The table to paste.
+    pub(crate) fn paste(&self) -> PasteTable {
+        PasteTable::new(&paste::Source {
+            groups: &self.groups,
+            axes: &self.axes,
+            speeds: self.speeds(),
+            unit: memory_unit(&self.groups),
+            columns: &self.about.columns,
+            is_plan: self.about.is_plan,
+        })
+    }
+
     fn paths(&self) -> &[ProfilePath] {
         self.paths.get_or_init(|| profile_path::paths(&self.groups))
     }
@@ -228,6 +251,7 @@ impl Context {
             published: &self.published,
             outcomes: &self.outcomes,
             claims: &self.claims,
+            own: &self.answer,
             losses: &self.losses,
             speeds: self.speeds(),
             paths: self.paths(),

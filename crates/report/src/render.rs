@@ -12,7 +12,9 @@ use super::claims::ClaimResult;
 use super::context::Context;
 use super::entry::entries;
 use super::error::ReportError;
+use super::figures::AnswerResult;
 use super::filters::{self, chart_file};
+use super::paste::PasteTable;
 use super::template::Template;
 use super::{figures, markdown};
 
@@ -40,6 +42,8 @@ pub struct Rendered {
     pub files: BTreeMap<String, String>,
     /// The spec's claims with their verdicts.
     pub claims: Vec<ClaimResult>,
+    /// The sentences of the spec's answer.
+    pub answer: Vec<AnswerResult>,
 }
 
 /// Renders frames. `stem` is the Markdown file's name without its extension, and begins the charts' names.
@@ -82,7 +86,16 @@ pub fn render<'a>(
         files,
         markdown,
         claims: context.claims().to_vec(),
+        answer: context.answer().to_vec(),
     })
+}
+
+/// The table to paste of a frame.
+///
+/// # Errors
+/// A mistake in a text or a claim, or a frame that cannot be read.
+pub fn paste_table(about: &About, cells: &DataFrame) -> Result<PasteTable, ReportError> {
+    Ok(Context::new(about.clone(), entries(cells)?, Vec::new())?.paste())
 }
 
 /// The length that distinguishes all ids: at least six digits.

@@ -20,6 +20,13 @@ const REAL: Speed = Speed {
 /// The column of the relative spread of a training's steps.
 const SPREAD: &str = "step_seconds_spread";
 
+/// The columns of medians over a run's timed steps.
+const MEDIANS: [&str; 3] = ["step_seconds_median", "tokens_per_second", "real_tokens_per_second"];
+
+/// The standard error of a median, in interquartile ranges of the values over the root of their number, if they scatter
+/// normally: 1.2533 deviations of a 1.349th each.
+const ERROR_OF_MEDIAN: f64 = 0.929;
+
 /// Speeds that scatter more are not compared.
 pub(crate) const MOST_NOISE: f64 = 0.1;
 
@@ -77,6 +84,13 @@ fn compared<'g>(groups: impl IntoIterator<Item = &'g Group> + Clone) -> Speed {
     } else {
         ALL
     }
+}
+
+/// The relative standard error of a median over the steps of a group's run; `None` if it is not one, or the spread of the
+/// steps is not known.
+pub(crate) fn error_of_median(group: &Group, column: &str) -> Option<f64> {
+    let (spread, steps) = (group.mean(SPREAD)?, group.mean("steps_timed")?);
+    (MEDIANS.contains(&column) && steps >= 2.0).then(|| ERROR_OF_MEDIAN * spread / steps.sqrt())
 }
 
 /// The relative spread of a group's speed over its steps or its repeats; `None` if neither is known.

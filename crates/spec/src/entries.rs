@@ -71,7 +71,7 @@ pub(crate) fn pick<E: Entry>(
 }
 
 /// The entries' nodes with their numbers, those that could not be read left out.
-fn nodes(section: Option<&Node>) -> impl Iterator<Item = (usize, &Node)> {
+pub(crate) fn nodes(section: Option<&Node>) -> impl Iterator<Item = (usize, &Node)> {
     let items = match section.map(|node| &node.value) {
         Some(Value::List(list)) => list.as_slice(),
         _ => &[],

@@ -18,6 +18,8 @@
 //! on the way ([`yaml::diagnostic`]), and a [`SpecError`] shows all of them with file, line and what would be right.
 
 mod aliases;
+mod answer;
+mod answer_check;
 mod as_setting;
 mod axis_values;
 mod by_key;
@@ -72,6 +74,7 @@ mod whose;
 mod written;
 
 pub use aliases::{near, suggestion};
+pub use answer::AnswerSentence;
 pub use cell_file::read_cell;
 pub use claim::{Claim, Measure};
 pub use error::SpecError;

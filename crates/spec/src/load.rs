@@ -11,6 +11,7 @@ use yaml::diagnostic::{Diagnostic, Mistakes};
 use yaml::place::{Place, SourceKind, Sources};
 use yaml::tree::{Node, Scalar, Value};
 
+use super::answer_check;
 use super::cell_selector::CellSelector;
 use super::config_files::ConfigFiles;
 use super::entries;
@@ -133,6 +134,16 @@ fn resolve(
     let mut study = study?;
     if let Some(node) = tree.get(&["description"]) {
         study.description.origin = Origin::of("description", node, sources);
+    }
+    answer_check::check(
+        &mut study.report.answer,
+        tree.get(&["report", "answer"]),
+        sources,
+        mistakes,
+    );
+    let columns = entries::nodes(tree.get(&["report", "columns"]));
+    for (column, (index, node)) in study.report.columns.iter_mut().zip(columns) {
+        column.origin = Origin::of(&format!("report.columns[{index}]"), node, sources);
     }
     let selector = CellSelector {
         defaults: &defaults,

@@ -33,6 +33,11 @@ impl Origin {
         }
     }
 
+    /// True if the entry is a map that has this key.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.places.contains_key(key)
+    }
+
     /// The entry's name in messages.
     pub(super) fn name(&self) -> &str {
         &self.name

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value as Json;
 
+use super::answer::AnswerSentence;
 use super::axis_values::axis_values;
 use super::by_key::{self, Untyped};
 use super::claim::Claim;
@@ -280,6 +281,17 @@ pub struct ReportSpec {
     #[serde(skip_serializing_if = "Selection::is_empty")]
     #[schemars(schema_with = "by_key::values")]
     pub baseline: Selection,
+    /// The columns of the table to paste, at most seven of cells.csv: `[allocated_peak_bytes, train_seconds, loss_eval]`.
+    /// Default: the peak, the speed, both over the base's, and the held-out loss where weights are not random.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<String>>", length(max = 7))]
+    pub columns: Vec<Prose>,
+    /// The answer to the study's question: up to four sentences of your own, with figures in them as in the description.
+    /// The report begins with them. A figure shows how far its repeats or its steps differ. A sentence that the data leave
+    /// open says so.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<AnswerSentence>>", length(max = 4))]
+    pub answer: Vec<AnswerSentence>,
 }
 
 /// The templates that come with expctl.
@@ -360,11 +372,21 @@ impl Study {
             ("report.template", check_template(self.report.template())),
             ("report.output", empty(output)),
             ("report.publish", empty(publish).or(same)),
+            ("report.columns", check_columns(self.report.columns.len())),
             ("on_oom.ladder", self.on_oom.check()),
         ];
         let placed = |(key, mistake): (&str, Option<Mistake>)| Some((key.to_owned(), mistake?));
         found.into_iter().filter_map(placed).chain(self.fit.check()).collect()
     }
+}
+
+/// A page shows eight columns, and the first is the configuration's.
+fn check_columns(count: usize) -> Option<Mistake> {
+    const MOST: usize = 7;
+    let mistake = Mistake::new(format!(
+        "a table to paste has at most {MOST} columns of figures, not {count}"
+    ));
+    (count > MOST).then(|| mistake.help("the report's second table and cells.csv have all"))
 }
 
 /// The name becomes a folder, on any system.

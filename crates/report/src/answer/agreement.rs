@@ -2,7 +2,6 @@
 
 use base::text::counted;
 use base::text::format::percent;
-use indexmap::IndexMap;
 use spec::Metric;
 
 use super::evidence::Evidence;
@@ -15,50 +14,55 @@ use crate::published::ComparedFigure;
 /// Smaller relative differences read as zero.
 const EXACT: f64 = 5e-5;
 
-/// The most columns that are named.
-const MOST_COLUMNS: usize = 3;
-
-/// A column's figures with the relative differences, and true if the source does not say which memory it counted.
-type Columns<'a> = IndexMap<(&'a str, bool), Vec<(&'a ComparedFigure, f64)>>;
-
-/// The mean and the worst difference for the columns with the worst. Only figures that count the same memory are
-/// compared, or those whose source does not say which, with that remark.
+/// How far the figures are from the published ones: their number, the mean difference and the worst. Only figures that
+/// count the same memory are compared, or those whose source does not say which, with that remark.
 pub(super) fn sentence(evidence: &Evidence<'_>, figures: Figures) -> Option<Sentence> {
-    let mut columns = Columns::new();
-    for figure in evidence.published {
+    let is_unstated = |figure: &ComparedFigure| figure.metric == Some(Metric::Unstated.name());
+    let difference = |figure: &ComparedFigure| {
         let ours = match figures {
             Figures::Measured => figure.measured,
             Figures::Predicted => figure.predicted,
         };
-        let is_unstated = figure.metric == Some(Metric::Unstated.name());
-        let is_compared = figure.of.is_none() && (is_unstated || figure.metric == figure.measured_metric);
-        let Some(ours) = ours.filter(|ours| is_compared && ours.mean.is_finite() && figure.published != 0.0) else {
-            continue;
-        };
-        let difference = ours.mean / figure.published - 1.0;
-        let column = (figure.column.as_str(), is_unstated);
-        columns.entry(column).or_default().push((figure, difference));
-    }
-    columns.sort_by(|_, a, _, b| worst(b).abs().total_cmp(&worst(a).abs()));
-    if columns.is_empty() {
-        return None;
-    }
-    let named = columns.iter().take(MOST_COLUMNS);
-    let mut parts: Vec<String> = named
-        .map(|((column, is_unstated), compared)| part(column, *is_unstated, compared))
-        .collect();
-    if columns.len() > MOST_COLUMNS {
-        let rest = columns.len() - MOST_COLUMNS;
-        parts.push(format!("{} by no more than these", counted(rest, "more column")));
-    }
-    let subject = if figures == Figures::Measured {
-        "Measurements"
-    } else {
-        "Predictions"
+        let is_compared = figure.of.is_none() && (is_unstated(figure) || figure.metric == figure.measured_metric);
+        let ours = ours.filter(|ours| is_compared && ours.mean.is_finite() && figure.published != 0.0)?;
+        Some(ours.mean / figure.published - 1.0)
     };
-    let text = format!("{subject} differ from published figures: {}.", parts.join("; "));
-    let groups = columns.values().flatten().map(|(figure, _)| &figure.group);
-    Some(Sentence::about(text, figures, groups))
+    let compared: Vec<(&ComparedFigure, f64)> = evidence
+        .published
+        .iter()
+        .filter_map(|figure| Some((figure, difference(figure)?)))
+        .collect();
+    let (worst, difference) = compared.iter().max_by(|(_, a), (_, b)| a.abs().total_cmp(&b.abs()))?;
+    let (word, verb) = match figures {
+        Figures::Measured => ("Measurements", "measured"),
+        Figures::Predicted => ("Predictions", "predicted"),
+    };
+    let named = format!("{} of {}", code(&worst.column), evidence.short_name(&worst.group));
+    let signed = format!(
+        "{}{}",
+        if *difference > 0.0 { "+" } else { "" },
+        percent((*difference).into())
+    );
+    let mut text = match compared.len() {
+        1 if difference.abs() < EXACT => format!("The published figure is as {verb}: {named}"),
+        1 => format!("{word} differ from the published figure by {signed}: {named}"),
+        n if difference.abs() < EXACT => format!("{word} meet all {n} published figures"),
+        n => {
+            let mean = compared.iter().map(|(_, difference)| difference.abs()).sum::<f64>() / n as f64;
+            let mean = percent(mean.into());
+            format!("{word} differ from {n} published figures by {mean} on average and by {signed} at most: {named}")
+        }
+    };
+    let unstated = compared.iter().filter(|(figure, _)| is_unstated(figure)).count();
+    if unstated > 0 {
+        let verb = if unstated == 1 { "is" } else { "are" };
+        let count = counted(unstated, "figure");
+        text += &format!(" ({count} {verb} of memory that the source does not name)");
+    }
+    text.push('.');
+    // The worst is named first.
+    let groups = std::iter::once(worst).chain(compared.iter().map(|(figure, _)| figure));
+    Some(Sentence::about(text, figures, groups.map(|figure| &figure.group)))
 }
 
 /// The most outcomes that are named.
@@ -128,35 +132,4 @@ pub(super) fn of_outcomes(evidence: &Evidence<'_>, figures: Figures) -> Option<S
         figures,
         compared.iter().map(|outcome| &outcome.group),
     ))
-}
-
-/// The difference with the largest size.
-fn worst(compared: &[(&ComparedFigure, f64)]) -> f64 {
-    let differences = compared.iter().map(|(_, difference)| *difference);
-    let worst = differences.max_by(|a, b| a.abs().total_cmp(&b.abs()));
-    worst.unwrap_or_default()
-}
-
-/// `allocated_peak_bytes` by 3.0% on average and at most +5.0% (4 figures).
-fn part(column: &str, is_unstated: bool, compared: &[(&ComparedFigure, f64)]) -> String {
-    let worst = worst(compared);
-    let sign = if worst > 0.0 { "+" } else { "" };
-    let count = counted(compared.len(), "figure");
-    let source = match is_unstated {
-        true => format!("{count}, of memory that the source does not name"),
-        false => count,
-    };
-    if worst.abs() < EXACT {
-        return format!("{} by nothing ({source})", code(column));
-    }
-    if compared.len() == 1 {
-        return format!("{} by {sign}{} ({source})", code(column), percent(worst.into()));
-    }
-    let mean = compared.iter().map(|(_, difference)| difference.abs()).sum::<f64>() / compared.len() as f64;
-    format!(
-        "{} by {} on average and at most {sign}{} ({source})",
-        code(column),
-        percent(mean.into()),
-        percent(worst.into()),
-    )
 }

@@ -4,6 +4,7 @@ use base::text::format::ByteUnit;
 
 use super::naming;
 use crate::claims::ClaimResult;
+use crate::figures::AnswerResult;
 use crate::group::Group;
 use crate::methods::Losses;
 use crate::outcomes::ComparedOutcome;
@@ -24,6 +25,8 @@ pub(crate) struct Evidence<'a> {
     pub outcomes: &'a [ComparedOutcome],
     /// The spec's claims with their verdicts.
     pub claims: &'a [ClaimResult],
+    /// The answer of the spec's author.
+    pub own: &'a [AnswerResult],
     /// The judgement on the losses.
     pub losses: &'a Losses,
     /// The judgement on the speeds.
@@ -37,6 +40,11 @@ pub(crate) struct Evidence<'a> {
 }
 
 impl Evidence<'_> {
+    /// A configuration's name by its first axes, as code, where the ids of cells tell it from others of that name.
+    pub(super) fn short_name(&self, group: &Group) -> String {
+        naming::short_name(group, self.axes)
+    }
+
     /// A configuration's name, as code. No other configuration of the study has it.
     pub(super) fn name(&self, group: &Group) -> String {
         naming::name(group, self.groups, self.axes)

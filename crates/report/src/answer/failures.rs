@@ -1,5 +1,7 @@
 //! The configurations that did not end well, the reason, and a change that would make them fit.
 
+use std::collections::HashSet;
+
 use base::text::counted;
 use base::text::format::{bytes, seconds};
 
@@ -19,7 +21,11 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
         let groups = evidence.groups.iter();
         groups.flat_map(|group| group.cells.iter().map(move |cell| (group, cell)))
     };
-    let failed = cells().filter(|(_, cell)| cell.ran() && !cell.is_ok() && !is_ruled_out_rung(cell));
+    // A cell that another one follows was answered by its ladder.
+    let followed: HashSet<&str> = cells().filter_map(|(_, cell)| cell.text("fallback_of")).collect();
+    let is_followed = |cell: &Entry| cell.text("cell_id").is_some_and(|id| followed.contains(id));
+    let failed =
+        cells().filter(|(_, cell)| cell.ran() && !cell.is_ok() && !is_ruled_out_rung(cell) && !is_followed(cell));
     let failed: Vec<(&Group, &Entry)> = failed.collect();
     // Cells without an engine are planned, never run.
     let waits = |cell: &&Entry| cell.text("status").is_none() && cell.engine().is_some();

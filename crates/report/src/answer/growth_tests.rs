@@ -85,6 +85,44 @@ fn series_that_read_the_same_share_a_sentence() {
 }
 
 #[test]
+fn slopes_over_many_settings_say_nothing() {
+    let of = |format: &str, slope: u64| {
+        let at = |rank: u64| {
+            let mut cell = of_rank(&format!("{format}{rank}"), rank, (100 + slope * rank) * MIB, 0);
+            cell.set("dtype", format.into());
+            cell
+        };
+        [at(4), at(8)]
+    };
+    let two = [of("int4", 1), of("int8", 2)].concat();
+    with(&measured(&two, &["dtype", "rank"]), "over `rank`: with `int4` it rises");
+    let three = [two, of("float32", 3).to_vec()].concat();
+    let found = measured(&three, &["dtype", "rank"]);
+    assert!(!found.iter().any(|text| text.contains("rises")), "{found:#?}");
+}
+
+#[test]
+fn models_of_unlike_vocabularies_have_no_slope() {
+    let of = |model: &str, parameters: u64| {
+        let values = [
+            ("status", "ok".into()),
+            ("model", model.into()),
+            ("parameter_count", parameters.into()),
+            ("allocated_peak_bytes", parameters.into()),
+        ];
+        cell(model, values)
+    };
+    let alike = [of("smollm2-135m", 134_515_008), of("smollm2-360m", 361_821_120)];
+    with(&measured(&alike, &["model"]), "1 bytes per parameter of the model");
+    let unlike = [alike[0].clone(), of("tinyllama-1.1b", 1_100_048_384)];
+    let unknown = [alike[0].clone(), of("./mine", 1_100_048_384)];
+    for cells in [unlike, unknown] {
+        let found = measured(&cells, &["model"]);
+        assert!(!found.iter().any(|text| text.contains(" per ")), "{found:#?}");
+    }
+}
+
+#[test]
 fn paired_axes_are_one_axis() {
     let at = |id: &str, batch: u64, steps: u64| {
         let values = [

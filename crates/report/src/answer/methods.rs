@@ -5,7 +5,8 @@ use base::text::format::{number, percent, ratio};
 use super::evidence::Evidence;
 use super::figures::Figures;
 use super::naming::listed;
-use super::sentence::{Sentence, most_important};
+use super::own::Said;
+use super::sentence::Sentence;
 use super::{extremes, tuned};
 use crate::front::Place;
 use crate::group::{BEYOND_NOISE, Group, Stat};
@@ -14,17 +15,23 @@ use crate::methods::{FORGETTING, HELD_OUT, Method, Titles, methods};
 
 /// The cheapest and the dearest method, each method compared with full fine-tuning, the fronts of loss against cost,
 /// and what is forgotten.
-pub(super) fn sentences(evidence: &Evidence<'_>) -> Vec<Sentence> {
+pub(super) fn sentences(evidence: &Evidence<'_>) -> Vec<(u8, Sentence)> {
     let titles = Titles::new(evidence.groups.iter().collect(), evidence.axes);
     let title = |group: &Group| escape(&titles.of(group));
     let methods = methods(evidence.groups);
-    let extremes = extremes::sentences(evidence, Figures::Measured, title).into_iter();
-    let mut sentences: Vec<(u8, Sentence)> = extremes.map(|sentence| (1, sentence)).collect();
-    sentences.extend(against_full(&methods, title).into_iter().map(|sentence| (2, sentence)));
+    let said = Said::by(evidence);
+    let mut sentences: Vec<(u8, Sentence)> = Vec::new();
+    if !said.memory {
+        let extremes = extremes::sentences(evidence, Figures::Measured, title).into_iter();
+        sentences.extend(extremes.map(|sentence| (1, sentence)));
+        sentences.extend(against_full(&methods, title).into_iter().map(|sentence| (2, sentence)));
+    }
     sentences.extend(by_loss(evidence, title).into_iter().map(|sentence| (0, sentence)));
-    sentences.extend(tuned::sentence(evidence).map(|sentence| (0, sentence)));
-    sentences.extend(forgotten(evidence, title).map(|sentence| (0, sentence)));
-    most_important(sentences)
+    if !said.loss {
+        sentences.extend(tuned::sentence(evidence).map(|sentence| (0, sentence)));
+        sentences.extend(forgotten(evidence, title).map(|sentence| (0, sentence)));
+    }
+    sentences
 }
 
 /// The leanest cell of each method over the leanest one that trains all weights.

@@ -17,6 +17,7 @@ mod growth_tests;
 mod held_out;
 mod methods;
 mod naming;
+mod own;
 mod pieces;
 mod price;
 mod profiles;

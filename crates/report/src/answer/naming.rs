@@ -20,8 +20,7 @@ const LONGEST_VALUE: usize = 40;
 /// A configuration by the axes that it sets: `int4, rank 16`, as code. If another of `groups` has the same name, the
 /// first axes that tell the two apart follow.
 pub(super) fn name<'a>(group: &Group, groups: &[Group], axes: impl IntoIterator<Item = &'a String>) -> String {
-    let mut axes: Vec<&String> = axes.into_iter().collect();
-    axes.sort_by_key(|axis| position(axis).unwrap_or(PLAIN.len()));
+    let axes = in_order(axes);
     let mut parts = usual_parts(group, &axes);
     let usual = text(group, &axes, &parts);
     let has_its_name = |other: &&Group| text(other, &axes, &usual_parts(other, &axes)) == usual;
@@ -35,6 +34,19 @@ pub(super) fn name<'a>(group: &Group, groups: &[Group], axes: impl IntoIterator<
         }
     }
     code(&text(group, &axes, &parts))
+}
+
+/// A configuration by the first axes that it sets, as code.
+pub(super) fn short_name(group: &Group, axes: &[String]) -> String {
+    let axes = in_order(axes);
+    code(&text(group, &axes, &usual_parts(group, &axes)))
+}
+
+/// The axes, those first that need no name.
+fn in_order<'a>(axes: impl IntoIterator<Item = &'a String>) -> Vec<&'a String> {
+    let mut axes: Vec<&String> = axes.into_iter().collect();
+    axes.sort_by_key(|axis| position(axis).unwrap_or(PLAIN.len()));
+    axes
 }
 
 /// The place of an axis that needs no name.

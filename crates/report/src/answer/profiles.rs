@@ -4,13 +4,13 @@ use base::text::format::{ByteUnit, bytes_in, number, percent, ratio};
 
 use super::evidence::Evidence;
 use super::naming;
-use super::sentence::{Sentence, most_important};
+use super::sentence::Sentence;
 use crate::entry::Entry;
 use crate::group::Group;
 use crate::profile_path::{Cause, ProfilePath, Row, RowKind, Twins};
 
 /// The gap between a profile's components and the training's peak, and what makes it.
-pub(super) fn sentences(evidence: &Evidence<'_>) -> Vec<Sentence> {
+pub(super) fn sentences(evidence: &Evidence<'_>) -> Vec<(u8, Sentence)> {
     let unit = evidence.memory_unit;
     let name = |cell: &Entry| name(evidence, cell);
     let mut sentences: Vec<(u8, Sentence)> = Vec::new();
@@ -25,7 +25,7 @@ pub(super) fn sentences(evidence: &Evidence<'_>) -> Vec<Sentence> {
     if evidence.paths.is_empty() {
         sentences.extend(nothing_to_compare(evidence).map(|sentence| (0, sentence)));
     }
-    most_important(sentences)
+    sentences
 }
 
 /// The axes of a step, which its name gives as numbers.

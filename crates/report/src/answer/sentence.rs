@@ -16,14 +16,14 @@ pub(crate) struct Sentence {
 }
 
 /// The most sentences of an answer.
-const MOST: usize = 6;
+pub(super) const MOST: usize = 6;
 
-/// The sentences in their order, without the least important ones if there are too many. The number before each is its
+/// The sentences in their order, without the least important ones if there are more than `most`. The number before each is its
 /// importance, zero the highest; of equals the last goes first.
-pub(super) fn most_important(sentences: Vec<(u8, Sentence)>) -> Vec<Sentence> {
+pub(super) fn most_important(sentences: Vec<(u8, Sentence)>, most: usize) -> Vec<Sentence> {
     let mut by_importance: Vec<usize> = (0..sentences.len()).collect();
     by_importance.sort_by_key(|at| sentences[*at].0);
-    by_importance.truncate(MOST);
+    by_importance.truncate(most);
     let kept = sentences.into_iter().enumerate();
     let kept = kept.filter(|(at, _)| by_importance.contains(at));
     kept.map(|(_, (_, sentence))| sentence).collect()

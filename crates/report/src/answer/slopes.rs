@@ -1,5 +1,8 @@
 //! The slope of memory over each axis that is a number, and where it changes.
 
+use std::collections::HashSet;
+
+use arch::Preset;
 use base::text::format::bytes;
 
 use super::binding::place;
@@ -45,6 +48,9 @@ pub(super) fn sentences(evidence: &Evidence<'_>, figures: Figures) -> Vec<Senten
     let mut over: Vec<(&String, Vec<Series<'_>>)> = Vec::new();
     for axis in evidence.axes {
         let series = series(evidence.groups, evidence.axes, axis, figures);
+        if axis == "model" && !have_one_vocabulary(&known) {
+            continue;
+        }
         let is_told = over.iter().any(|(other, _)| are_paired(&known, other, axis));
         if !series.is_empty() && !is_told && has_effect_or_none(&series) {
             over.push((axis, series));
@@ -62,7 +68,18 @@ pub(super) fn sentences(evidence: &Evidence<'_>, figures: Figures) -> Vec<Senten
         let is_whole = covers(&series) == known.len();
         sentence(axis, &series, is_whole, figures)
     };
-    over.into_iter().take(MOST_AXES).map(sentence).collect()
+    over.into_iter().filter_map(sentence).take(MOST_AXES).collect()
+}
+
+/// True if the models are known to have one vocabulary. Else the logits grow with another quantity than the parameters.
+fn have_one_vocabulary(groups: &[&Group]) -> bool {
+    let vocabulary = |group: &&Group| {
+        let model = group.cells[0].text("model")?;
+        let preset = Preset::named(model).or_else(|| Preset::of_hub_name(model))?;
+        Some(preset.config().vocab_size)
+    };
+    let sizes: HashSet<Option<usize>> = groups.iter().map(vocabulary).collect();
+    sizes.len() == 1 && !sizes.contains(&None)
 }
 
 /// True if the highest is notably more than the lowest.
@@ -79,7 +96,8 @@ fn has_effect_or_none(series: &[Series<'_>]) -> bool {
     series.iter().any(peaks) || series.iter().flat_map(pieces).all(|piece| piece.change() == 0.0)
 }
 
-fn sentence(axis: &str, series: &[Series<'_>], is_whole: bool, figures: Figures) -> Sentence {
+/// `None` for slopes over so many settings that a range of them says nothing.
+fn sentence(axis: &str, series: &[Series<'_>], is_whole: bool, figures: Figures) -> Option<Sentence> {
     let subject = if figures == Figures::Measured {
         "Peak allocated memory"
     } else {
@@ -107,9 +125,9 @@ fn sentence(axis: &str, series: &[Series<'_>], is_whole: bool, figures: Figures)
             let parts: Vec<String> = several.iter().map(of).collect();
             format!("{subject} over {}: {}.", code(last_part(axis)), parts.join("; "))
         }
-        _ => format!("{subject} {}.", range_of_many(axis, series)),
+        _ => return None,
     };
-    Sentence::about(text, figures, groups)
+    Some(Sentence::about(text, figures, groups))
 }
 
 /// The names of series, the first of them if there are many.
@@ -271,33 +289,6 @@ fn changes(changes: Vec<f64>) -> String {
         (low.min(change), high.max(change))
     });
     format!("{verb} by {}", amounts(low, high))
-}
-
-/// The lowest and the highest slope of several series.
-fn range_of_many(axis: &str, series: &[Series<'_>]) -> String {
-    let name = code(last_part(axis));
-    let over = format!("over {name}, depending on the {} other settings", series.len());
-    let accumulation: Vec<_> = series
-        .iter()
-        .filter_map(|series| first_accumulation(axis, series))
-        .collect();
-    if accumulation.is_empty() {
-        return format!(
-            "{} {over}",
-            slopes(
-                axis,
-                series.iter().flat_map(pieces).map(|piece| piece.slope()).collect()
-            )
-        );
-    }
-    let once = changes(accumulation.iter().map(|(first, _)| first.change()).collect());
-    let rest: Vec<Piece<'_, '_>> = accumulation.iter().flat_map(|(_, rest)| pieces_of(rest)).collect();
-    let then = match rest.iter().all(|piece| piece.change() == 0.0) {
-        _ if rest.is_empty() => String::new(),
-        true => ", and then stays the same".to_owned(),
-        false => format!(", and then {}", slopes(axis, rest.iter().map(Piece::slope).collect())),
-    };
-    format!("{once} once from 1 micro-batch to several, {over}{then}")
 }
 
 /// The values of the axis, and of those that change with it: `rank` from 4 to 16.

@@ -73,6 +73,7 @@ pub(super) fn answers_beside(cells: &[Entry], axes: &[&str], published: &[Compar
         published,
         outcomes: &[],
         claims: &[],
+        own: &[],
         losses: &losses(&groups),
         speeds: &speeds(&groups),
         paths: &[],

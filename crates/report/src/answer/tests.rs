@@ -364,13 +364,44 @@ fn speeds_at_equal_memory_are_no_trade() {
 }
 
 #[test]
-fn an_answer_has_six_sentences_at_most() {
+fn the_least_important_sentences_are_left_out() {
     let sentence = |rank: u8| (rank, Sentence::with_ids(rank.to_string(), []));
-    let texts: Vec<String> = most_important([3, 0, 2, 0, 1, 2, 0, 1].map(sentence).to_vec())
+    let texts: Vec<String> = most_important([3, 0, 2, 0, 1, 2, 0, 1].map(sentence).to_vec(), 6)
         .into_iter()
         .map(|sentence| sentence.text)
         .collect();
     assert_eq!(texts, ["0", "2", "0", "1", "0", "1"]);
+}
+
+#[test]
+fn a_control_that_is_not_trained_is_in_no_extreme() {
+    let at = |id: &str, rate: f64, peak: u64, loss: f64| {
+        let values = [
+            ("status", "ok".into()),
+            ("weights", "pretrained".into()),
+            ("learning_rate", rate.into()),
+            ("allocated_peak_bytes", peak.into()),
+            ("loss_eval", loss.into()),
+            ("tokens_per_second", 100.0.into()),
+        ];
+        cell(id, values)
+    };
+    let control = at("a", 0.0, MIB, 1.0);
+    let cells = [control.clone(), at("b", 0.1, 2 * MIB, 3.0), at("c", 0.2, 3 * MIB, 2.0)];
+    let found = measured(&cells, &["learning_rate"]);
+    assert!(
+        with(&found, "Cheapest").starts_with("Cheapest is `learning_rate 0.1`"),
+        "{found:#?}"
+    );
+    assert!(
+        with(&found, "held-out loss").starts_with("`learning_rate 0.2` has the lowest"),
+        "{found:#?}"
+    );
+    // A study of controls alone has nothing else.
+    assert_eq!(
+        measured(&[control], &["learning_rate"])[0],
+        "The peak of allocated memory is 1.0 MiB."
+    );
 }
 
 #[test]
@@ -413,16 +444,14 @@ fn published_figures_are_compared_with_measured_ones() {
     let unstated = figure("b", "unstated", "12", 12 * MIB);
     assert_eq!(
         told(&[stated.clone(), unstated]).unwrap(),
-        "Measurements differ from published figures: `b` by -75.0% (1 figure, of memory that the source does not name); `a` \
-         by +50.0% (1 figure)."
+        "Measurements differ from 2 published figures by 62.5% on average and by -75.0% at most: `b` of `` (1 figure \
+         is of memory that the source does not name)."
     );
     assert_eq!(told(&[figure("c", "reserved", "2", 2 * MIB)]), None);
-    let many = ["a", "b", "c", "d", "e"].map(|column| figure(column, "allocated", "2", 2 * MIB));
-    assert!(
-        told(&many)
-            .unwrap()
-            .ends_with("; 2 more columns by no more than these."),
-        "{:?}",
-        told(&many)
+    let equal = ["a", "b"].map(|column| figure(column, "allocated", "3", 3 * MIB));
+    assert_eq!(told(&equal).unwrap(), "Measurements meet all 2 published figures.");
+    assert_eq!(
+        told(&equal[..1]).unwrap(),
+        "The published figure is as measured: `a` of ``."
     );
 }

@@ -46,25 +46,21 @@ fn judge_on(
     repeats: &[Vec<Group>],
 ) -> Result<BasisVerdict, SpecError> {
     let claim = &bound.claim;
-    let scope = Scope::new(groups, bound, (basis, purpose));
-    let means = evaluate(bound, &scope)?;
-    // A single repeat has fewer rows, which the expression may count. Predictions have no spread.
-    let has_spread = basis.evidence == Evidence::Measured && scope.read_means_only();
-    let repeats = if has_spread { repeats } else { &[] };
-    let repeats = repeats
-        .iter()
-        .map(|groups| evaluate(bound, &Scope::new(groups, bound, (basis, purpose))));
-    let repeats = repeats.collect::<Result<Vec<Evaluation>, SpecError>>()?;
-    let (verdict, why) = match means.verdict {
-        None => {
-            let reason = claim.untested.clone().or_else(|| scope.missing());
-            (ClaimVerdict::Untested, reason)
-        }
-        Some(verdict) => match uncertainty(bound, &scope, &means, verdict, &repeats)? {
-            Some(why) => (ClaimVerdict::Undecided, Some(why)),
-            None => (verdict, None),
-        },
+    let of = |groups: &[Group]| Scope::new(groups, bound, (basis, purpose));
+    let scope = of(groups);
+    // Predictions have no spread.
+    let repeats = if basis.evidence == Evidence::Measured {
+        repeats
+    } else {
+        &[]
     };
+    let repeats: Vec<Scope> = repeats.iter().map(|groups| of(groups)).collect();
+    let Decision {
+        means,
+        repeats,
+        verdict,
+        why,
+    } = decide(bound, &scope, &repeats)?;
     let measured = |(name, measure): (&String, &Measure)| {
         let mean = means.values.get(name);
         let spread = mean.and_then(|mean| spread(mean, name, &repeats));
@@ -85,6 +81,45 @@ fn judge_on(
         measured: claim.measured.iter().map(measured).collect::<Result<_, SpecError>>()?,
         cells: scope.read_cells(),
         columns: scope.read_columns(),
+        why,
+    })
+}
+
+/// A verdict, and the values that it rests on.
+pub(crate) struct Decision {
+    means: Evaluation,
+    /// The values by each seed alone; empty if repeats do not count.
+    repeats: Vec<Evaluation>,
+    /// The verdict.
+    pub verdict: ClaimVerdict,
+    /// The reason if it is undecided or untested.
+    pub why: Option<String>,
+}
+
+/// Decides a claim over the groups of `scope`; `repeats` has them for each seed alone.
+///
+/// # Errors
+/// A wrong expression, with its place in the spec.
+pub(crate) fn decide(bound: &BoundClaim, scope: &Scope, repeats: &[Scope]) -> Result<Decision, SpecError> {
+    let means = evaluate(bound, scope)?;
+    // A single repeat has fewer rows, which the expression may count.
+    let repeats = if scope.read_means_only() { repeats } else { &[] };
+    let repeats = repeats.iter().map(|scope| evaluate(bound, scope));
+    let repeats = repeats.collect::<Result<Vec<Evaluation>, SpecError>>()?;
+    let (verdict, why) = match means.verdict {
+        None => {
+            let reason = bound.claim.untested.clone().or_else(|| scope.missing());
+            (ClaimVerdict::Untested, reason)
+        }
+        Some(verdict) => match uncertainty(bound, scope, &means, verdict, &repeats)? {
+            Some(why) => (ClaimVerdict::Undecided, Some(why)),
+            None => (verdict, None),
+        },
+    };
+    Ok(Decision {
+        means,
+        repeats,
+        verdict,
         why,
     })
 }

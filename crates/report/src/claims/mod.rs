@@ -17,6 +17,6 @@ pub use basis::{Basis, Evidence};
 pub(crate) use bound::{BoundClaim, bind};
 pub(crate) use dry_run::dry_run;
 pub(crate) use functions::{NAMES, ROWS, add as add_functions};
-pub(crate) use judge::judge;
+pub(crate) use judge::{Decision, decide, judge};
 pub use result::{BasisVerdict, ClaimResult, ClaimVerdict, NamedValue};
 pub(crate) use scope::{MISSING, Scope};

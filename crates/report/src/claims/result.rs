@@ -63,6 +63,18 @@ pub struct ClaimResult {
     pub place: String,
 }
 
+impl ClaimResult {
+    /// Its place among refuted claims, the lowest first: those that all stacks refute, then those on which they disagree. What a
+    /// single stack or the claim's own numbers refute comes last.
+    pub(crate) fn weight(&self) -> u8 {
+        let is_refuted = |verdict: &BasisVerdict| verdict.verdict == ClaimVerdict::Refuted;
+        match self.verdicts.as_slice() {
+            [_] => 2,
+            verdicts => u8::from(!verdicts.iter().all(is_refuted)),
+        }
+    }
+}
+
 /// The verdict on a claim by the cells of one stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BasisVerdict {

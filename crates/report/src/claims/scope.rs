@@ -17,6 +17,7 @@ use super::bound::BoundClaim;
 use crate::axes::key_columns;
 use crate::columns;
 use crate::group::{Group, Stat};
+use crate::speeds;
 
 /// The message of the error that ends an expression if a figure is missing.
 pub(crate) const MISSING: &str = "a figure is missing";
@@ -148,6 +149,13 @@ impl Scope {
         self.log().single.iter().cloned().collect()
     }
 
+    /// The relative standard error of a figure of a single run, by the spread of its steps; `None` if it is not known.
+    pub(crate) fn error_of(&self, figure: &Figure) -> Option<f64> {
+        let is_its = |group: &&Group| group.cells[0].text("group_id") == Some(&figure.group_id);
+        let group = self.groups.iter().find(is_its)?;
+        speeds::error_of_median(group, &figure.column)
+    }
+
     /// True if the expressions read means and statuses alone, and no rows.
     pub(crate) fn read_means_only(&self) -> bool {
         !self.log().rows
@@ -172,7 +180,7 @@ impl Scope {
             let known = group
                 .cells
                 .iter()
-                .all(|cell| matches!(cell.text("status"), Some("ok" | "oom" | "planned")));
+                .all(|cell| matches!(cell.text("status"), Some("ok" | "oom" | "oversize" | "planned")));
             if !known {
                 self.miss(format!("{} is {}", group.label, group.status));
                 all = false;

@@ -17,7 +17,7 @@ use crate::claims::{MISSING, NAMES, Purpose, ROWS, Scope, add_functions};
 use crate::entry::{Entry, entries};
 use crate::error::ReportError;
 use crate::group::{Group, groups};
-use crate::published;
+use crate::published::{self, ComparedFigure};
 
 /// The text of a figure that cannot be computed yet.
 pub const NOT_MEASURED: &str = "not measured";
@@ -54,12 +54,16 @@ pub(super) struct Figures {
 
 impl Figures {
     pub(super) fn new(about: &About, groups: &[Group], purpose: Purpose) -> Self {
-        let scope = Scope::of_study(groups, purpose);
         let compared = published::compare(&about.published, groups);
+        Self::over(about, Scope::of_study(groups, purpose), &compared)
+    }
+
+    /// The language over the groups of `scope`; `compared` has the study's published figures.
+    pub(super) fn over(about: &About, scope: Scope, compared: &[ComparedFigure]) -> Self {
         let mut language = Language::new(check_name);
         let environment = language.environment();
         add_functions(environment, &scope);
-        errors::add(environment, &compared);
+        errors::add(environment, compared);
         units::add(environment);
         Self {
             language,
@@ -94,26 +98,14 @@ impl Figures {
 
     /// A text with its figures. It stands at `key` of what `origin` is of.
     fn written(&self, text: &str, origin: &Origin, key: &str) -> Result<String, SpecError> {
-        let wrong = |mistake: Mistake| origin.mistake_in(key, text, mistake);
-        let mut written = String::new();
-        for piece in pieces(text).map_err(wrong)? {
-            match piece {
-                Piece::Words(words) | Piece::Published(words) => written.push_str(words),
-                Piece::Expression(expression, bytes) => {
-                    let figure = self.figure(expression).map_err(|mistake| {
-                        let range = mistake.range.clone().unwrap_or(0..expression.len());
-                        let range = bytes.start + range.start..bytes.start + range.end.min(expression.len());
-                        wrong(mistake.at(Some(range)))
-                    })?;
-                    written.push_str(figure.as_deref().unwrap_or(NOT_MEASURED));
-                }
-            }
-        }
-        Ok(written)
+        written_by(text, origin, key, |expression| {
+            let figure = self.figure(expression)?;
+            Ok(figure.map_or_else(|| NOT_MEASURED.to_owned(), |figure| figure.text(None)))
+        })
     }
 
     /// The figure of an expression; `None` if a measurement that it needs is missing.
-    fn figure(&self, text: &str) -> Result<Option<String>, Mistake> {
+    pub(super) fn figure(&self, text: &str) -> Result<Option<Written>, Mistake> {
         let expression = self.language.compile(text)?;
         let mut values = BTreeMap::new();
         for name in expression.names().iter().filter(|name| ROWS.contains(&name.as_str())) {
@@ -123,7 +115,7 @@ impl Figures {
             values.insert(name.as_str(), rows);
         }
         match expression.value(&Value::from(values)) {
-            Ok(value) => written(&value).map(Some),
+            Ok(value) => with_unit(&value).map(Some),
             Err(mistake) if mistake.message == MISSING => Ok(None),
             Err(mistake) if self.scope.is_strict() && self.has_all_cells => Err(explained(mistake)),
             Err(_) => Ok(None),
@@ -143,10 +135,38 @@ fn check_name(name: &str) -> Result<(), Mistake> {
     Err(Mistake::new(format!("{} is not a name that figures have", quoted(name))).help(help))
 }
 
-/// The text of a value that went through a filter for its unit.
-fn written(value: &Value) -> Result<String, Mistake> {
+/// A text whose figures `write` writes, each from its expression. It stands at `key` of what `origin` is of.
+///
+/// # Errors
+/// A wrong expression, with its place in the spec.
+pub(super) fn written_by(
+    text: &str,
+    origin: &Origin,
+    key: &str,
+    mut write: impl FnMut(&str) -> Result<String, Mistake>,
+) -> Result<String, SpecError> {
+    let wrong = |mistake: Mistake| origin.mistake_in(key, text, mistake);
+    let mut written = String::new();
+    for piece in pieces(text).map_err(wrong)? {
+        match piece {
+            Piece::Words(words) | Piece::Published(words) => written.push_str(words),
+            Piece::Expression(expression, bytes) => {
+                let figure = write(expression).map_err(|mistake| {
+                    let range = mistake.range.clone().unwrap_or(0..expression.len());
+                    let range = bytes.start + range.start..bytes.start + range.end.min(expression.len());
+                    wrong(mistake.at(Some(range)))
+                })?;
+                written.push_str(&figure);
+            }
+        }
+    }
+    Ok(written)
+}
+
+/// The figure of a value that went through a filter for its unit.
+fn with_unit(value: &Value) -> Result<Written, Mistake> {
     if let Some(written) = value.downcast_object_ref::<Written>() {
-        return Ok(written.0.clone());
+        return Ok(*written);
     }
     let filters = UNITS.map(|(name, _)| name).join(", ");
     let message = format!("{} is not a figure with a unit", quoted(&value.to_string()));

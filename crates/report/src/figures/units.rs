@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use base::text::format::Quantity;
 use base::text::{Unit, format, quoted};
 use expression::mistake;
 use minijinja::value::{Object, ObjectRepr};
@@ -33,8 +34,26 @@ pub(super) const UNITS: [(&str, Unit); 18] = [
 ];
 
 /// A figure with its unit. It is not a text, so that an operator after a filter is a mistake.
-#[derive(Debug)]
-pub(super) struct Written(pub(super) String);
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Written {
+    /// In bytes, seconds or ones.
+    pub(super) number: f64,
+    unit: Unit,
+    decimals: usize,
+}
+
+impl Written {
+    /// Its text, such as `1.67 ± 0.04×`.
+    pub(super) fn text(self, deviation: Option<f64>) -> String {
+        // What rounding leaves of equal repeats is no deviation.
+        let deviation = deviation.filter(|deviation| *deviation > 1e-9 * self.number.abs());
+        let quantity = Quantity {
+            mean: self.number,
+            deviation,
+        };
+        format::in_unit(quantity, self.unit, self.decimals) + &self.unit.suffix()
+    }
+}
 
 impl Object for Written {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
@@ -42,7 +61,7 @@ impl Object for Written {
     }
 
     fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text(None))
     }
 }
 
@@ -71,6 +90,5 @@ fn write(value: &Value, unit: Unit, decimals: Option<usize>) -> Result<Written, 
         return Err(Error::new(ErrorKind::InvalidOperation, MISSING));
     }
     let decimals = decimals.unwrap_or(unit.decimals()).min(12);
-    let number = format::in_unit(number.into(), unit, decimals);
-    Ok(Written(number + &unit.suffix()))
+    Ok(Written { number, unit, decimals })
 }

@@ -12,6 +12,7 @@ pub(super) fn body(markdown: &str, charts: &BTreeMap<String, String>) -> String 
         charts,
         links: Vec::new(),
         image: None,
+        block: None,
     };
     let events = parser.flat_map(|event| safe.events(event));
     let mut html = String::new();
@@ -26,6 +27,8 @@ struct Safe<'c> {
     links: Vec<bool>,
     /// The address and the text so far of an open image.
     image: Option<(String, String)>,
+    /// The text so far of an open block of HTML.
+    block: Option<String>,
 }
 
 impl Safe<'_> {
@@ -39,9 +42,26 @@ impl Safe<'_> {
             return Vec::new();
         }
         match event {
+            Event::Start(Tag::HtmlBlock) => {
+                self.block = Some(String::new());
+                Vec::new()
+            }
+            Event::Html(text) if self.block.is_some() => {
+                self.block.get_or_insert_default().push_str(&text);
+                Vec::new()
+            }
+            Event::End(TagEnd::HtmlBlock) => {
+                let text = self.block.take().unwrap_or_default();
+                match text.lines().all(is_fold) {
+                    true => vec![Event::Html(text.into())],
+                    false => vec![
+                        Event::Start(Tag::Paragraph),
+                        Event::Text(text.into()),
+                        Event::End(TagEnd::Paragraph),
+                    ],
+                }
+            }
             Event::Html(text) | Event::InlineHtml(text) => vec![Event::Text(text)],
-            Event::Start(Tag::HtmlBlock) => vec![Event::Start(Tag::Paragraph)],
-            Event::End(TagEnd::HtmlBlock) => vec![Event::End(TagEnd::Paragraph)],
             Event::Start(Tag::Image { dest_url, .. }) => {
                 self.image = Some((dest_url.into_string(), String::new()));
                 Vec::new()
@@ -91,6 +111,15 @@ impl Safe<'_> {
     }
 }
 
+/// True for a line that begins or ends a part that readers can fold, as reports write it.
+fn is_fold(line: &str) -> bool {
+    let summary = line
+        .strip_prefix("<summary>")
+        .and_then(|rest| rest.strip_suffix("</summary>"));
+    let is_plain = |text: &str| text.chars().all(|c| c.is_alphanumeric() || c == ' ');
+    matches!(line, "" | "<details>" | "</details>") || summary.is_some_and(is_plain)
+}
+
 /// True for an address on the web, and for one without a scheme: next to the page or in it.
 fn is_harmless(address: &str) -> bool {
     let address = address.to_ascii_lowercase();
@@ -123,6 +152,9 @@ mod tests {
             "`<script>`",
             "```\n<script>\n```",
             "# <script>",
+            "<details>\n<script>x</script>",
+            "<details onclick=x>\n\na",
+            "<summary><b onmouseover=x>y</b></summary>",
         ] {
             let html = html(text);
             let tags = ["<script", "<img", "<div o", "<b "];
@@ -150,6 +182,17 @@ mod tests {
         }
         let quoted = html("[a](https://x.org/\"onclick=\"x)");
         assert!(!quoted.contains("\"onclick"), "{quoted}");
+    }
+
+    #[test]
+    fn parts_fold() {
+        let text = "<details>\n<summary>All axes</summary>\n\n| a |\n| - |\n| 1 |\n\n</details>\n\nb\n";
+        let html = html(text);
+        assert!(
+            html.starts_with("<details>\n<summary>All axes</summary>\n<div class=\"table\">"),
+            "{html}"
+        );
+        assert!(html.ends_with("</div>\n</details>\n<p>b</p>\n"), "{html}");
     }
 
     #[test]
