@@ -218,6 +218,7 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     }
     let (rendered, _) = reported?;
     if for_people {
+        print(&run_output::answer(&rendered.answer_text()))?;
         let counts = claims::summary(&rendered.claims).map_or_else(String::new, |counts| format!("{counts}\n"));
         print(&format!("{counts}report: {}\n", report.output.display()))?;
     }

@@ -1,7 +1,7 @@
 //! The lists that `run` prints.
 
-use base::text::counted;
 use base::text::format::{self, ABSENT, or_absent};
+use base::text::{counted, visible};
 use cell::Cell;
 use records::Record;
 use records::store::StudyDir;
@@ -12,6 +12,7 @@ use spec::{Study, StudyCell};
 
 use super::Format;
 use super::cells::{cell_row, cell_table};
+use super::screen::wrapped;
 
 /// The cells in the study's order: the values of the axes, and what a run would do.
 pub(super) fn dry_run(study: &Study, schedule: &Schedule, format: Format) -> String {
@@ -59,6 +60,15 @@ pub(super) fn dry_run(study: &Study, schedule: &Schedule, format: Format) -> Str
         }
     }
     text
+}
+
+/// The sentences of the report's answer, a paragraph each, between empty lines.
+pub(super) fn answer(sentences: &[String]) -> String {
+    let paragraphs: Vec<String> = sentences
+        .iter()
+        .map(|sentence| format!("{}\n\n", wrapped(&visible(sentence), 0)))
+        .collect();
+    paragraphs.concat()
 }
 
 /// The end of a run: a line for each cell, the logs' last lines of failed ones, and a count.

@@ -5,6 +5,7 @@
 mod about;
 pub mod accuracy;
 mod answer;
+mod answer_text;
 mod axes;
 mod change;
 mod charts;

@@ -7,6 +7,7 @@ use minijinja::Value;
 use polars_core::prelude::DataFrame;
 
 use super::about::About;
+use super::answer_text;
 use super::charts::Charts;
 use super::claims::ClaimResult;
 use super::context::Context;
@@ -44,6 +45,13 @@ pub struct Rendered {
     pub claims: Vec<ClaimResult>,
     /// The sentences of the spec's answer.
     pub answer: Vec<AnswerResult>,
+}
+
+impl Rendered {
+    /// The sentences of the page's answer, without Markdown; none where it has no answer.
+    pub fn answer_text(&self) -> Vec<String> {
+        answer_text::sentences(&self.markdown)
+    }
 }
 
 /// Renders frames. `stem` is the Markdown file's name without its extension, and begins the charts' names.
