@@ -8,8 +8,8 @@ use runner::{protocol, samples};
 
 use super::output::INVALID_INPUT;
 use super::{
-    accuracy, cell, compare, completions, data, export, fit, init, inputs, list, machine, merge, plan, report, run,
-    schema, show, unknown_flag, validate, version,
+    accuracy, cell, compare, completions, data, export, fit, import, init, inputs, list, machine, merge, plan, report,
+    run, schema, show, unknown_flag, validate, version,
 };
 use crate::worker;
 
@@ -29,6 +29,7 @@ enum Command {
     Accuracy(accuracy::Args),
     Report(report::Args),
     Validate(validate::Args),
+    Import(import::Args),
     Data(data::Args),
     List(list::Args),
     Show(show::Args),
@@ -101,6 +102,7 @@ impl Cli {
             Command::Accuracy(args) => accuracy::run(args),
             Command::Report(args) => report::run(&args),
             Command::Validate(args) => validate::run(args),
+            Command::Import(args) => import::run(&args),
             Command::Data(args) => data::run(&args),
             Command::List(args) => list::run(args),
             Command::Show(args) => show::run(args),

@@ -65,7 +65,7 @@ pub(crate) fn parse_of(kind: SourceKind, path: &Path, text: &str, overrides: &Ov
     let mut sources = Sources::default();
     let source = sources.add_of(kind, path.display().to_string(), text);
     let mut mistakes = Mistakes::default();
-    let tree = yaml::parse(text, source, 0, Budget::SPEC).and_then(check_root);
+    let tree = yaml::parse(text, source, 0, Budget::SPEC).and_then(|tree| check_root(tree, path));
     let tree = tree.map_err(|mistake| SpecError::new(mistake, &Arc::new(sources.clone())))?;
     let mut layers = layers::read(overrides, &mut sources, &mut mistakes);
     layers.extend(fit_options::read(overrides, &mut sources, &mut mistakes));
@@ -88,9 +88,9 @@ fn finish(mut study: Study, path: &Path, overrides: &Overrides) -> Result<Study,
     Ok(study)
 }
 
-fn check_root(tree: Node) -> Result<Node, Diagnostic> {
+fn check_root(tree: Node, path: &Path) -> Result<Node, Diagnostic> {
     if tree.as_map().is_some() {
-        return foreign_file(&tree).map_or(Ok(tree), Err);
+        return foreign_file(&tree, path).map_or(Ok(tree), Err);
     }
     let message = if tree.is_null() {
         "the spec is empty".into()
