@@ -111,8 +111,12 @@ fn imported(args: &Args) -> anyhow::Result<Imported> {
     let mut document = document.map_err(|mistake| failed(mistake, &sources))?;
     let mut axes = Axes::default();
     if args.file.is_some() && !args.words.is_empty() {
-        let changed = document.change(&args.words, &mut sources);
-        axes = axes.and(changed.map_err(|mistake| failed(mistake, &sources))?);
+        let settings = Document::settings(&args.words, &mut sources);
+        let (single, several) = Axes::of_overrides(&settings.map_err(|mistake| failed(mistake, &sources))?);
+        for (key, value) in single {
+            document.set(&key, value);
+        }
+        axes = axes.and(several);
     }
     if let Some(file) = &args.sweep {
         let sweep = Axes::open(file, &mut sources);

@@ -70,7 +70,7 @@ fn mistakes_show_their_place() {
         ),
         (
             "contradictory keys",
-            "model_name_or_path: tiny\nstage: sft\nfinetuning_type: lora\nquantization_bit: 3\n",
+            "model_name_or_path: tiny\nstage: sft\nfinetuning_type: lora\ndataset: x\nquantization_bit: 3\n",
         ),
     ] {
         let project = with("file.yml", text);
@@ -106,7 +106,7 @@ fn a_file_that_a_key_names_is_taken_over() {
         "conf/ds.json",
         r#"{"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": "auto"}"#,
     );
-    let keys = "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: sft\nfinetuning_type: full\nbf16: true\n";
+    let keys = "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: sft\nfinetuning_type: full\ndataset: x\nbf16: true\n";
     project.write("train.yaml", format!("{keys}deepspeed: conf/ds.json\n"));
     let output = project
         .expctl(&["import", "train.yaml", "--output", "s.yaml", "--processes", "4"])
@@ -128,10 +128,10 @@ fn a_file_that_a_key_names_is_taken_over() {
 #[test]
 fn files_of_accelerate_and_deepspeed_are_taken_whole() {
     let project = Project::empty();
-    project.write("acc.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nnum_processes: 2\nmixed_precision: bf16\nfsdp_config: {fsdp_version: 2}\n");
+    project.write("acc.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nnum_processes: 2\nmixed_precision: bf16\nfsdp_config: {fsdp_version: 2, fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP}\n");
     project.write(
         "ds.json",
-        r#"{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}"#,
+        r#"{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": "auto"}"#,
     );
     for (file, key) in [
         ("acc.yaml", "accelerate_config: acc.yaml"),

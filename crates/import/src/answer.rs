@@ -7,7 +7,7 @@ use yaml::tree::Node;
 
 use crate::pattern::holds;
 use crate::table::{Case, Kind, Tool, reference, tools};
-use crate::translate::json_of;
+use crate::values::json_of;
 
 /// What a key of another tool means here.
 #[derive(Debug, Clone, PartialEq)]

@@ -112,7 +112,7 @@ impl Axes {
         Ok(Self(axes))
     }
 
-    /// Takes the keys of a document whose value is several, as Hydra's overrides `a=1,2` are.
+    /// Parts settings whose value is several, as Hydra's overrides `a=1,2` are, from the others.
     pub fn of_overrides(overrides: &[(String, Node)]) -> (Vec<(String, Node)>, Self) {
         let (mut single, mut axes) = (Vec::new(), Vec::new());
         for (key, value) in overrides {
@@ -126,7 +126,7 @@ impl Axes {
                 parts => {
                     let alternatives = parts
                         .iter()
-                        .map(|part| vec![(key.clone(), crate::source::scalar(part, value.place))]);
+                        .map(|part| vec![(key.clone(), crate::values::scalar(part, value.place))]);
                     axes.push(alternatives.collect());
                 }
             }
@@ -202,12 +202,19 @@ impl Axes {
             all
         };
         let value = |cell: &Keys, key: &str| cell.get(key).cloned().unwrap_or(Json::Null);
-        let one_by_one = || Swept {
-            include: cells
-                .iter()
-                .map(|cell| varying.iter().map(|key| ((*key).clone(), value(cell, key))).collect())
-                .collect(),
-            ..Swept::default()
+        let one_by_one = || {
+            let mut include: Vec<IndexMap<String, Json>> = Vec::new();
+            for cell in cells {
+                let row: IndexMap<_, _> = varying.iter().map(|key| ((*key).clone(), value(cell, key))).collect();
+                // A key without effect makes no new cell.
+                if !include.contains(&row) {
+                    include.push(row);
+                }
+            }
+            Swept {
+                include,
+                ..Swept::default()
+            }
         };
         let mut swept = Swept::default();
         let mut placed = 0;

@@ -7,7 +7,7 @@ use yaml::diagnostic::Diagnostic;
 use yaml::place::Place;
 use yaml::tree::{Map, Node, Value};
 
-use crate::source::scalar;
+use crate::values::scalar;
 
 /// The map of a launcher's options in the tree.
 const LAUNCHER: &str = "launcher";

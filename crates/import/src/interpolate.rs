@@ -115,6 +115,6 @@ mod tests {
     #[test]
     fn a_circle_is_a_mistake() {
         let error = interpolated(parsed("a: ${b}\nb: ${a}\n")).unwrap_err();
-        assert_eq!(error.message, "`${a}` leads to itself");
+        assert_eq!(error.message, "`${b}` leads to itself");
     }
 }

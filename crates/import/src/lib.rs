@@ -17,6 +17,7 @@ mod source;
 mod table;
 mod translate;
 mod translation;
+mod values;
 mod write;
 
 pub use answer::{Answer, answer};

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use yaml::Budget;
 use yaml::diagnostic::Diagnostic;
 use yaml::place::{Place, SourceKind, Sources};
-use yaml::tree::{Node, Scalar, Value};
+use yaml::tree::Node;
 
-use crate::axes::Axes;
 use crate::interpolate::interpolated;
 use crate::{command_line, files};
 
@@ -123,20 +122,14 @@ impl Document {
         })
     }
 
-    /// Lays settings over the keys of the file: `key=value`, and options such as `--key value`. A value of several, such as
-    /// Hydra's `key=1,2`, is an axis.
+    /// The settings of some words: `key=value`, and options such as `--key value`.
     ///
     /// # Errors
     /// A word is neither.
-    pub fn change(&mut self, words: &[String], sources: &mut Sources) -> Result<Axes, Diagnostic> {
+    pub fn settings(words: &[String], sources: &mut Sources) -> Result<Vec<(String, Node)>, Diagnostic> {
         let text = command_line::joined(words);
         let source = sources.add_of(SourceKind::Argument, "--", text.clone());
-        let settings = command_line::settings(&text, source)?;
-        let (single, axes) = Axes::of_overrides(&settings);
-        for (key, value) in single {
-            self.set(&key, value);
-        }
-        Ok(axes)
+        command_line::settings(&text, source)
     }
 
     /// Sets a key, in place of what the file has.
@@ -166,13 +159,20 @@ fn overlay(tree: &mut Node, over: &Node, path: &mut Vec<String>) {
     }
 }
 
-/// A scalar of a text that nobody quoted.
-pub(crate) fn scalar(text: &str, place: Place) -> Node {
-    Node {
-        value: Value::Scalar(Scalar {
-            text: text.into(),
-            plain: true,
-        }),
-        place,
-    }
+/// The processes that a command in a comment of the file starts, with its line: `tune run --nproc_per_node 2 ...`.
+pub(crate) fn launched_processes(text: &str) -> Option<(usize, usize)> {
+    const OPTIONS: [&str; 4] = ["--nproc_per_node", "--nproc-per-node", "--num_processes", "--num_gpus"];
+    let comments = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| line.trim_start().starts_with('#'));
+    comments.into_iter().find_map(|(index, line)| {
+        let (_, rest) = OPTIONS.iter().find_map(|option| line.split_once(option))?;
+        let number: String = rest
+            .trim_start_matches(['=', ' '])
+            .chars()
+            .take_while(char::is_ascii_digit)
+            .collect();
+        Some((index + 1, number.parse().ok()?))
+    })
 }

@@ -1,24 +1,27 @@
 //! A tool's table, applied to a document.
 
+mod check;
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use arch::Preset;
 use base::text::either;
-use cell::Cell;
 use indexmap::IndexMap;
 use serde_json::Value as Json;
-use yaml::de;
 use yaml::diagnostic::{Diagnostic, Mistakes};
 use yaml::place::Place;
-use yaml::tree::{Node, Scalar, Value};
+use yaml::tree::{Node, Value};
 
 use crate::files;
 use crate::pattern::holds;
 use crate::recognise::{self, Recognised};
-use crate::source::Document;
+use crate::source::{Document, launched_processes};
 use crate::table::{Case, Kind, Rule, Tool, items, reference, tools};
 use crate::translation::{Left, Setting, Translation, short, shown};
+use crate::values::{in_our_words, is_nothing, json_of, scalar};
 
 /// What the caller knows besides the document.
 #[derive(Debug, Clone, Default)]
@@ -165,12 +168,7 @@ impl Run<'_> {
         match &self.document.file {
             Some(file) => {
                 let text = files::seen_from(self.output, file);
-                self.set(
-                    ours,
-                    crate::source::scalar(&text, place),
-                    vec!["the file itself".into()],
-                    None,
-                );
+                self.set(ours, scalar(&text, place), vec!["the file itself".into()], None);
             }
             None => {
                 let message = format!("a configuration of {} is a file", self.tool.name);
@@ -360,7 +358,7 @@ impl Run<'_> {
             return match files::find(path, &self.document.folder) {
                 Some(found) => {
                     let text = files::seen_from(self.output, &found);
-                    let value = crate::source::scalar(&text, value.place);
+                    let value = scalar(&text, value.place);
                     self.set(ours, value.clone(), from, Some(value.place));
                 }
                 None => {
@@ -391,7 +389,7 @@ impl Run<'_> {
         let beginning = self.beginning();
         let given = |option: &str| vec![option.to_owned()];
         if let Some(model) = &options.model {
-            self.set("model", crate::source::scalar(model, beginning), given("--model"), None);
+            self.set("model", scalar(model, beginning), given("--model"), None);
         } else if !self.settings.contains_key("model") {
             let message = format!("the file of {} names no model", self.tool.name);
             let mistake = Diagnostic::new(message).at(beginning);
@@ -409,7 +407,7 @@ impl Run<'_> {
         }
         let of_comment = || launched_processes(&self.document.text);
         if let Some(processes) = options.processes {
-            let value = crate::source::scalar(&processes.to_string(), beginning);
+            let value = scalar(&processes.to_string(), beginning);
             self.set("world_size", value, given("--processes"), None);
         } else if !self.settings.contains_key("world_size") {
             let shares = self
@@ -417,10 +415,10 @@ impl Run<'_> {
                 .get(SHARED)
                 .and_then(|(value, _)| value.text().map(str::to_owned));
             if let Some((line, processes)) = of_comment().filter(|(_, processes)| *processes > 1) {
-                let value = crate::source::scalar(&processes.to_string(), beginning);
+                let value = scalar(&processes.to_string(), beginning);
                 self.set("world_size", value, vec![format!("the command in line {line}")], None);
             } else if shares.is_some_and(|shares| shares != "ddp") {
-                let value = crate::source::scalar("2", beginning);
+                let value = scalar("2", beginning);
                 let from = "not in the file: the fewest that share; --processes says how many".to_owned();
                 self.remarks
                     .push("the file does not say how many processes share the model; 2 are planned".into());
@@ -439,101 +437,6 @@ impl Run<'_> {
                 );
             }
         }
-    }
-
-    /// Types the values, and leaves out what has no effect beside the others.
-    fn check(&mut self) {
-        loop {
-            let mut tree = Node::empty_map(self.beginning());
-            for (key, (value, setting)) in &self.settings {
-                let path: Vec<String> = key.split('.').map(str::to_owned).collect();
-                tree.set(&path, setting.place.unwrap_or(value.place), value.clone());
-            }
-            let (cell, errors) = de::read_all::<Cell>(&mut tree);
-            for error in errors {
-                let key = error.path.join(".");
-                let mistake = error.diagnostic("");
-                let message = mistake.message.clone();
-                self.refuse(&key, message, mistake.help.first().cloned());
-            }
-            let Some(cell) = cell.filter(|_| self.mistakes.is_empty()) else {
-                return;
-            };
-            let invalid = match cell.validate() {
-                Ok(()) => self.unheeded(&cell),
-                Err(found) => found
-                    .0
-                    .into_iter()
-                    .map(|invalid| {
-                        let help = invalid.mistake.help;
-                        (invalid.key.to_string(), invalid.mistake.message, help, invalid.is_idle)
-                    })
-                    .collect(),
-            };
-            if invalid.is_empty() {
-                return;
-            }
-            for (key, message, help, is_idle) in invalid {
-                match is_idle && self.remove(&key, &message) {
-                    true => {}
-                    false => self.refuse(&key, format!("{key}: {message}"), help),
-                }
-            }
-            if !self.mistakes.is_empty() {
-                return;
-            }
-        }
-    }
-
-    /// Keys that the cell does not heed, though their values are the defaults.
-    fn unheeded(&self, cell: &Cell) -> Vec<(String, String, Option<String>, bool)> {
-        let unheeded = self.settings.keys().filter(|key| !cell.heeds(key));
-        unheeded
-            .map(|key| (key.clone(), "has no effect beside the others".to_owned(), None, true))
-            .collect()
-    }
-
-    /// Takes a setting without effect out. False if there is none.
-    fn remove(&mut self, key: &str, message: &str) -> bool {
-        let base = key.split('[').next().unwrap_or(key);
-        let below = format!("{base}.");
-        let keys: Vec<String> = self
-            .settings
-            .keys()
-            .filter(|own| *own == base || own.starts_with(&below))
-            .cloned()
-            .collect();
-        for key in &keys {
-            let Some((_, setting)) = self.settings.shift_remove(key) else {
-                continue;
-            };
-            if setting.place.is_some() {
-                let value = base::text::to_flow_yaml(&setting.value);
-                self.idle.push(Left {
-                    key: setting.from.join(", "),
-                    value: String::new(),
-                    why: format!("`{key}: {value}` {message}"),
-                });
-            }
-        }
-        !keys.is_empty()
-    }
-
-    /// A value that cannot be, at the key that it comes from.
-    fn refuse(&mut self, key: &str, message: String, help: Option<String>) {
-        let base = key.split('[').next().unwrap_or(key);
-        let found = self.settings.get(base).or_else(|| {
-            let mut all = self.settings.iter();
-            all.find(|(own, _)| own.starts_with(&format!("{base}.")) || base.starts_with(&format!("{own}.")))
-                .map(|(_, found)| found)
-        });
-        let place = found.and_then(|(_, setting)| setting.place).unwrap_or(self.beginning());
-        let from = found.map(|(_, setting)| setting.from.join(", "));
-        let mut mistake = Diagnostic::new(message).at(place);
-        if let Some(from) = from {
-            mistake = mistake.help(format!("`{key}` comes from {from}"));
-        }
-        self.mistakes.add(mistake.help_if(help));
     }
 
     fn finish(self, recognised: Recognised, empty: Vec<String>) -> Result<Translation, Mistakes> {
@@ -558,102 +461,10 @@ impl Run<'_> {
     }
 }
 
-/// A value with our words for the tool's; of a list, each item.
-fn in_our_words(rule: &Rule, value: Node) -> Node {
-    if let Value::List(items) = &value.value {
-        let items: Vec<Node> = items.iter().map(|item| in_our_words(rule, item.clone())).collect();
-        return Node {
-            value: Value::List(items.into()),
-            place: value.place,
-        };
-    }
-    let found = rule
-        .values
-        .iter()
-        .find(|(word, _)| holds(&Json::String((*word).clone()), Some(&value)));
-    match (found, value.text()) {
-        (Some((_, ours)), _) => Node::of_json(ours, value.place),
-        (None, Some(text)) if rule.list => {
-            let items = text
-                .split(',')
-                .map(|item| crate::source::scalar(item.trim(), value.place));
-            Node {
-                value: Value::List(items.collect::<Vec<_>>().into()),
-                place: value.place,
-            }
-        }
-        _ => value,
-    }
-}
-
-/// False, none, zero and empty lists ask for nothing.
-fn is_nothing(value: &Node) -> bool {
-    match &value.value {
-        Value::Scalar(scalar) => {
-            let text = scalar.text.to_lowercase();
-            scalar.is_null() || ["false", "none", "no", ""].contains(&&*text) || text.parse::<f64>() == Ok(0.0)
-        }
-        Value::List(items) => items.is_empty(),
-        Value::Map(map) => map.is_empty(),
-        Value::Hole => true,
-    }
-}
-
 fn left(key: &str, value: &Node, why: &str) -> Left {
     Left {
         key: key.to_owned(),
         value: short(value),
         why: why.to_owned(),
     }
-}
-
-/// The value as JSON: a scalar without quotes is a number, a truth value or null if it reads as one.
-pub(crate) fn json_of(node: &Node) -> Json {
-    match &node.value {
-        Value::Scalar(scalar) => json_of_scalar(scalar),
-        Value::List(items) => items.iter().map(json_of).collect(),
-        Value::Map(map) => {
-            let entries = map.iter().map(|(key, entry)| (key.to_string(), json_of(&entry.value)));
-            Json::Object(entries.collect())
-        }
-        Value::Hole => Json::Null,
-    }
-}
-
-fn json_of_scalar(scalar: &Scalar) -> Json {
-    let text = &*scalar.text;
-    if !scalar.plain {
-        return text.into();
-    }
-    match text.to_lowercase().as_str() {
-        "true" => true.into(),
-        "false" => false.into(),
-        "" | "~" | "null" => Json::Null,
-        _ => {
-            let whole = text.parse::<i64>().map(Json::from);
-            let number = whole.or_else(|_| text.parse::<f64>().map(Json::from));
-            number
-                .ok()
-                .filter(|number| !number.is_null())
-                .unwrap_or_else(|| text.into())
-        }
-    }
-}
-
-/// The processes that a command in a comment of the file starts, with its line: `tune run --nproc_per_node 2 ...`.
-fn launched_processes(text: &str) -> Option<(usize, usize)> {
-    const OPTIONS: [&str; 4] = ["--nproc_per_node", "--nproc-per-node", "--num_processes", "--num_gpus"];
-    let comments = text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| line.trim_start().starts_with('#'));
-    comments.into_iter().find_map(|(index, line)| {
-        let (_, rest) = OPTIONS.iter().find_map(|option| line.split_once(option))?;
-        let number: String = rest
-            .trim_start_matches(['=', ' '])
-            .chars()
-            .take_while(char::is_ascii_digit)
-            .collect();
-        Some((index + 1, number.parse().ok()?))
-    })
 }
