@@ -35,9 +35,12 @@ FAMILIES = [
     ("deepcoder", "qwen2.5-14b"), ("orpheus-3b", "llama-3.2-3b"), ("yi-34b", "llama-30b"), ("plano", "qwen3-4b"),
     ("magistral", None), ("devstral", None), ("skywork", "qwen3-8b"),
 ]
-# Methods other than LoRA, QLoRA and all weights, by a key that switches them on.
-OTHER_METHODS = re.compile(r"^(relora|lisa_n_layers|llmcompressor|qat|use_llama_pro|use_badam|mixture_of_depths): *(?!false|null)\S", re.MULTILINE)
-NOT_SUPERVISED = re.compile("preferences|rewards|teacher|simulated quantisation|images|evaluates|experts are not|is a mixture|quantised are not|pre-?quantised")
+# Methods other than supervised fine-tuning with LoRA, QLoRA or all weights, by a key that switches them on: ReLoRA, LISA,
+# sparse training, blocks in turn, and losses with a name of their own (DFT, ASFT, EAFT).
+OTHER_METHODS = re.compile(
+    r"^(relora|lisa_n_layers|llmcompressor|qat|use_llama_pro|use_badam|mixture_of_depths|"
+    r"use_dft_loss|use_asft_loss|use_eaft_loss|use_eaft):\s*(?!false|null)\S", re.MULTILINE)
+NOT_SUPERVISED = re.compile("preferences|rewards|teacher|simulated quantisation|images|evaluates|experts are not|is a mixture|trains nothing|exports a model|quantised are not|pre-?quantised")
 
 
 def run(command):
@@ -93,7 +96,7 @@ def main():
     parser.add_argument("--expctl", default="expctl")
     parser.add_argument("--verbose", action="store_true", help="print each file's outcome and reasons")
     arguments = parser.parse_args()
-    failed = False
+    failed, all_ours = False, collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
         for repository in arguments.repositories:
             files = sorted((repository / FOLDERS[repository.name]).rglob("*.y*ml"))
@@ -112,10 +115,12 @@ def main():
                     print("".join(f"    {line}\n" for line in said.splitlines()), end="")
             total = sum(ours.values())
             share = ours["whole"] / total if total else 0.0
-            failed |= share < 0.7
+            all_ours.update(ours)
             print(f"{repository.name}: {len(files)} files:", ", ".join(f"{count} {name}" for name, count in counts.most_common()))
             print(f"  supervised, of a family that is planned: {total}:", ", ".join(f"{n} {name}" for name, n in ours.most_common()), f"- {share:.0%} whole")
-    sys.exit(1 if failed else 0)
+    share = all_ours["whole"] / max(sum(all_ours.values()), 1)
+    print(f"together: {all_ours['whole']} of {sum(all_ours.values())} whole, {share:.1%}")
+    sys.exit(1 if failed or share < 0.7 else 0)
 
 
 if __name__ == "__main__":
