@@ -8,8 +8,8 @@ use runner::{protocol, samples};
 
 use super::output::INVALID_INPUT;
 use super::{
-    accuracy, cell, compare, completions, data, export, fit, init, inputs, list, machine, merge, plan, report, run,
-    schema, show, unknown_flag, validate, verdicts, version,
+    accuracy, cell, compare, completions, data, export, fit, import, init, inputs, list, machine, merge, plan, report,
+    run, schema, show, unknown_flag, validate, verdicts, version,
 };
 use crate::worker;
 
@@ -30,6 +30,7 @@ enum Command {
     Verdicts(verdicts::Args),
     Report(report::Args),
     Validate(validate::Args),
+    Import(import::Args),
     Data(data::Args),
     List(list::Args),
     Show(show::Args),
@@ -104,6 +105,7 @@ impl Cli {
             Command::Verdicts(args) => verdicts::run(args),
             Command::Report(args) => report::run(&args),
             Command::Validate(args) => validate::run(args),
+            Command::Import(args) => import::run(&args),
             Command::Data(args) => data::run(&args),
             Command::List(args) => list::run(args),
             Command::Show(args) => show::run(args),

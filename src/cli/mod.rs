@@ -21,6 +21,7 @@ mod fit_chart;
 mod fit_limits;
 mod fit_view;
 mod gpus;
+mod import;
 mod init;
 mod inputs;
 mod list;

@@ -98,6 +98,11 @@ pub(crate) fn warn(text: &str) {
     eprintln!("warning: {}", visible(text));
 }
 
+/// Says on stderr what a reader of the result should know.
+pub(crate) fn note(text: &str) {
+    eprintln!("note: {}", visible(text));
+}
+
 /// Prints to stdout. A reader that has gone, as with `| head`, is not an error.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     // Colours are for a terminal, unless NO_COLOR is set.

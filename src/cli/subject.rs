@@ -15,6 +15,8 @@ use torch::gpu::{Budget, Gpu};
 
 use super::devices::Devices;
 use super::fetch::{fetch, fetch_description};
+use super::import;
+use super::output::note;
 use super::requirements::check_requirements;
 use super::resolved::resolved;
 use super::unknown_flag;
@@ -54,6 +56,9 @@ pub(super) struct Subject {
     /// The spec, a YAML file
     #[arg(value_name = "SPEC")]
     specs: Vec<PathBuf>,
+    /// The file is another program's configuration, which is imported first, as `expctl import` does
+    #[arg(long)]
+    import: bool,
     #[command(flatten)]
     named: Named,
     /// The GPU to plan for: its name such as rtx-3090 or 4090, or its size such as 24GB; several as 2xa100-80gb, which
@@ -266,6 +271,9 @@ impl Subject {
                 };
                 Ok(vec![names.study(overrides)?])
             }
+            (None, specs) if self.import && !specs.is_empty() => {
+                specs.iter().map(|file| imported(file, overrides)).collect()
+            }
             (None, []) => bail!("give a spec, or a model by name: --model qwen2.5-7b --gpu rtx-3090"),
             (None, _) if self.stack.is_some() => {
                 bail!("--stack goes with --model; the stack of a spec is --set stack=STACK")
@@ -277,6 +285,13 @@ impl Subject {
             }
         }
     }
+}
+
+/// The study of another program's configuration. What became of its keys is said on stderr.
+fn imported(file: &Path, overrides: &Overrides) -> anyhow::Result<Study> {
+    let imported = import::of_file(file, &import::Known::default())?;
+    note(&format!("{}: {}", file.display(), imported.summary()));
+    Ok(spec::parse(&imported.path, &imported.text, overrides)?)
 }
 
 /// Finds what is no path of a spec: a setting, or the name of a model.

@@ -22,7 +22,10 @@ const COPIED: [&str; 6] = [
 ];
 
 /// A user's files, by the names that documents give them.
-const OWN_FILES: [(&str, &str); 2] = [
+const OWN_FILES: [(&str, &str); 5] = [
+    ("axolotl.yml", include_str!("../fixtures/import/axolotl_qlora.yml")),
+    ("torchtune.yaml", include_str!("../fixtures/import/torchtune_lora.yaml")),
+    ("sweep.yaml", "lora_r: [8, 64]\nmicro_batch_size: [1, 2]\n"),
     (
         "my.yaml",
         "name: my\ndefaults: { stack: torch, gpu: rtx-3060-12gb, model: qwen2.5-1.5b, dtype: bfloat16, max_seq_length: 512 }\n",

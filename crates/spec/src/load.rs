@@ -66,7 +66,7 @@ pub(crate) fn parse_of(kind: SourceKind, path: &Path, text: &str, overrides: &Ov
     let mut sources = Sources::default();
     let source = sources.add_of(kind, path.display().to_string(), text);
     let mut mistakes = Mistakes::default();
-    let tree = yaml::parse(text, source, 0, Budget::SPEC).and_then(check_root);
+    let tree = yaml::parse(text, source, 0, Budget::SPEC).and_then(|tree| check_root(tree, path));
     let tree = tree.map_err(|mistake| SpecError::new(mistake, &Arc::new(sources.clone())))?;
     let mut layers = layers::read(overrides, &mut sources, &mut mistakes);
     layers.extend(fit_options::read(overrides, &mut sources, &mut mistakes));
@@ -89,9 +89,9 @@ fn finish(mut study: Study, path: &Path, overrides: &Overrides) -> Result<Study,
     Ok(study)
 }
 
-fn check_root(tree: Node) -> Result<Node, Diagnostic> {
+fn check_root(tree: Node, path: &Path) -> Result<Node, Diagnostic> {
     if tree.as_map().is_some() {
-        return foreign_file(&tree).map_or(Ok(tree), Err);
+        return foreign_file(&tree, path).map_or(Ok(tree), Err);
     }
     let message = if tree.is_null() {
         "the spec is empty".into()
@@ -263,7 +263,11 @@ fn read_sections(tree: &mut Node) -> (Option<Study>, Mistakes) {
         let value = error.unknown.as_ref().and_then(|unknown| unknown.value.as_deref());
         let help = key.and_then(|key| place_of_key(key, value));
         let mut diagnostic = error.diagnostic("");
-        if let Some(help) = help {
+        // A section that is misspelt is not the key of another tool, of which there is but a reason.
+        let is_misspelt = diagnostic.help.iter().any(|help| help.starts_with("did you mean"));
+        let is_instead =
+            |help: &String| help.starts_with('`') || help.starts_with("write") || help.starts_with("leave");
+        if let Some(help) = help.filter(|help| !is_misspelt || is_instead(help)) {
             diagnostic.help = vec![help];
         }
         mistakes.add(diagnostic);

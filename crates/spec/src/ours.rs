@@ -3,6 +3,7 @@
 
 use cell::Cell;
 use cell::keys::moved;
+use import::Answer;
 use options::CHAT_TEMPLATES;
 use serde_json::Value;
 use yaml::Budget;
@@ -106,17 +107,6 @@ pub(crate) fn in_spec(name: &str, value: Option<&str>) -> Option<String> {
     })
 }
 
-/// The same as lines of a spec; `None` if nothing does it, words alone say what does, a value is left to the reader, or
-/// the defaults do it.
-pub(crate) fn lines_of_spec(name: &str, value: &str) -> Option<Vec<String>> {
-    let Meant::Settings(settings) = meant(name, Some(value))? else {
-        return None;
-    };
-    let is_open = settings.iter().any(|(_, value)| value == VALUE);
-    let lines = settings.iter().map(|(key, value)| as_yaml(key, value));
-    (!is_open && !are_defaults(&settings)).then(|| lines.collect())
-}
-
 fn are_defaults(settings: &[(String, String)]) -> bool {
     let defaults = Cell::default();
     settings.iter().all(|(key, value)| {
@@ -171,8 +161,23 @@ fn meant(name: &str, value: Option<&str>) -> Option<Meant> {
             let value = fitting(&key, value);
             Some(Meant::Settings(vec![(key, value)]))
         }
-        None => foreign(&name).map(|help| Meant::Words(help.to_owned())),
+        None => foreign(&name)
+            .map(|help| Meant::Words(help.to_owned()))
+            .or_else(|| of_tools(&name, value)),
     }
+}
+
+/// What the tables of other tools have for a key.
+fn of_tools(name: &str, value: Option<&str>) -> Option<Meant> {
+    Some(match import::answer(name, value)? {
+        Answer::Keys(keys) => Meant::Settings(
+            keys.into_iter()
+                .map(|(key, value)| (key, base::text::to_flow_yaml(&value)))
+                .collect(),
+        ),
+        Answer::Idle(why) => Meant::Words(format!("leave it out: {why}")),
+        Answer::Lost(why) => Meant::Words(why),
+    })
 }
 
 /// The help for names that no key stands for.

@@ -122,6 +122,8 @@ mod tests {
             "report.output",
             "report.publish",
             "report.baseline",
+            "report.columns",
+            "report.answer",
             "fit",
             "fit.budget",
             "fit.keep",
