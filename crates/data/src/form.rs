@@ -281,10 +281,6 @@ fn conversation_key(file: &DataFile, kind: &Kind) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use serde_json::json;
-
     use super::*;
 
     fn chosen(file: &DataFile, columns: &[&str]) -> Result<Kind, String> {

@@ -86,10 +86,8 @@ impl Roots {
             return Ok(Vec::new());
         };
         let mut files: Vec<String> = set.revision.files.keys().cloned().collect();
-        if let Some(path) = name.file() {
-            if set.revision.files.contains_key(path) {
-                return Ok(vec![set.dir.join(path)]);
-            }
+        if let Some(path) = name.file().filter(|path| set.revision.files.contains_key(*path)) {
+            return Ok(vec![set.dir.join(path)]);
         }
         let readme = files.iter().any(|file| file == README);
         let readme = readme

@@ -131,7 +131,7 @@ impl Chain for Decoder {
     }
 
     fn evaluate(&self, x: &Tensor, batch: &MicroBatch, pass: &Pass) -> Result<Evaluated> {
-        let (targets, head) = (self.targets(batch), self.tables.head());
+        let (targets, head) = (self.targets(batch), &self.tables.head);
         Ok(Evaluated {
             loss_sum: self.loss.evaluate(x, &self.norm, head, &targets, pass)?,
             correct: None,
@@ -139,7 +139,7 @@ impl Chain for Decoder {
     }
 
     fn logits(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        self.loss.logits(&self.norm.forward(x)?, self.tables.head(), pass)
+        self.loss.logits(&self.norm.forward(x)?, &self.tables.head, pass)
     }
 }
 

@@ -92,10 +92,15 @@ impl Loader<'_> {
         let tables = match self.has_own_head() {
             true => {
                 let weight = self.table(self.outside(head), head)?;
-                let head = self.head(head, weight)?;
-                Tables::Two { table, head }
+                Tables {
+                    table: Some(table),
+                    head: self.head(head, weight)?,
+                }
             }
-            false => Tables::Tied(self.head(head, table)?),
+            false => Tables {
+                table: None,
+                head: self.head(head, table)?,
+            },
         };
         let rope = {
             let _module = memory::module("model.rotary_emb");

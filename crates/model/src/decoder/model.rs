@@ -36,54 +36,39 @@ pub struct Decoder {
 
 /// The table of the tokens' vectors, and the head.
 #[derive(Debug)]
-pub(crate) enum Tables {
-    /// The head's weight is the table.
-    Tied(Head),
-    /// The head has a weight of its own.
-    Two { table: Param, head: Head },
+pub(crate) struct Tables {
+    /// The vectors; `None` if they are the head's weight.
+    pub table: Option<Param>,
+    pub head: Head,
 }
 
 impl Tables {
     /// The tokens' vectors.
     pub(crate) fn embedding(&self) -> Result<&Param> {
-        match self {
-            Self::Tied(head) => head.weight(),
-            Self::Two { table, .. } => Ok(table),
-        }
+        self.table.as_ref().map_or_else(|| self.head.weight(), Ok)
     }
 
     /// The tokens' vectors, to be changed.
     pub(crate) fn embedding_mut(&mut self) -> Result<&mut Param> {
-        match self {
-            Self::Tied(head) => head.weight_mut(),
-            Self::Two { table, .. } => Ok(table),
+        match &mut self.table {
+            Some(table) => Ok(table),
+            None => self.head.weight_mut(),
         }
     }
 
-    /// What is trained of the table, and then of the head; what both have is the table's.
+    /// What is trained of the table, and then of the head; a weight that both have is the table's, unless an adapter
+    /// stands beside it.
     pub(crate) fn trainable(&mut self) -> [Vec<&mut Param>; 2] {
         let [mut of_table, mut of_head] = [Vec::new(), Vec::new()];
-        match self {
-            Self::Tied(Head::Plain(table)) => table.push_trainable(&mut of_table),
-            Self::Tied(head @ Head::Adapted(_)) => head.trainable(&mut of_head),
-            Self::Two { table, head } => {
+        match (&mut self.table, &mut self.head) {
+            (None, Head::Plain(table)) => table.push_trainable(&mut of_table),
+            (None, head) => head.trainable(&mut of_head),
+            (Some(table), head) => {
                 table.push_trainable(&mut of_table);
                 head.trainable(&mut of_head);
             }
         }
         [of_table, of_head]
-    }
-
-    pub(crate) fn head(&self) -> &Head {
-        match self {
-            Self::Tied(head) | Self::Two { head, .. } => head,
-        }
-    }
-
-    pub(crate) fn head_mut(&mut self) -> &mut Head {
-        match self {
-            Self::Tied(head) | Self::Two { head, .. } => head,
-        }
     }
 }
 
@@ -143,7 +128,7 @@ impl Decoder {
         let head = self.description.token_head().map(|head| head.path);
         let tables = [
             (Some(embedding), self.tables.embedding()),
-            (head, self.tables.head().weight()),
+            (head, self.tables.head.weight()),
         ];
         let mut named = Vec::new();
         for (name, weight) in tables {
@@ -156,6 +141,6 @@ impl Decoder {
 
     /// The final norm and the head.
     pub fn head_mut(&mut self) -> (&mut RmsNorm, &mut Head) {
-        (&mut self.norm, self.tables.head_mut())
+        (&mut self.norm, &mut self.tables.head)
     }
 }
