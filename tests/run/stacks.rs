@@ -70,7 +70,7 @@ fn torch_cells_are_planned_and_the_others_trained() {
     let (_, claims) = report.split_once("## Claims").unwrap();
     assert!(!report.contains("did not finish"), "{report}");
     assert!(
-        report.contains("* The stacks differ in their verdict on claim 1. ("),
+        report.contains("* The stacks differ in their verdict on claim 1.\n"),
         "{report}"
     );
     let (claims, cells) = claims.split_once("\n## Cells: PyTorch, predicted").unwrap();
