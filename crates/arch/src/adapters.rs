@@ -14,13 +14,8 @@ impl ModelConfig {
             adapter.target_modules,
             Some(TargetModules::Names(_) | TargetModules::Pattern(_))
         );
-        if !names
-            && self
-                .family
-                .description()
-                .token_head()
-                .is_some_and(|head| head.path == module)
-        {
+        let head = self.family.description().token_head();
+        if !names && head.is_some_and(|head| head.path == module) {
             return false;
         }
         let is_target = match (&adapter.target_modules, &adapter.method) {
@@ -40,12 +35,8 @@ impl ModelConfig {
     /// The layers that can have an adapter, with their names in full, in the order of a forward pass.
     pub fn layers_for_adapters(&self) -> impl Iterator<Item = (String, &'static Module)> {
         let linear = self.modules().filter(|(_, module)| module.kind == Kind::Linear);
-        linear.chain(
-            self.family
-                .description()
-                .token_head()
-                .map(|head| (head.path.to_owned(), head)),
-        )
+        let head = self.family.description().token_head();
+        linear.chain(head.map(|head| (head.path.to_owned(), head)))
     }
 
     /// The layers that get an adapter.

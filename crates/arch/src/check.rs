@@ -3,7 +3,7 @@
 mod trained;
 
 use options::{
-    AdapterMethod, AdapterOptions, Attention, Dtype, Loss, ModelOptions, Stack, TargetModules, Task, Weights, ends_in,
+    AdapterOptions, Attention, Dtype, Loss, ModelOptions, Stack, TargetModules, Task, Weights, ends_in,
 };
 
 use super::config::{BITSANDBYTES, ModelConfig, Quantised};
@@ -223,11 +223,10 @@ fn check_adapted_head(config: &ModelConfig, options: &ModelOptions) -> Result<()
         return Err(ArchError::OffloadedHead);
     }
     let is_tied = config.head_table(options) == config.family.description().embeddings[0].path;
-    match &adapter.method {
-        AdapterMethod::Lora(lora) | AdapterMethod::Dora(lora) if is_tied && lora.init_lora_weights.changes_weight() => {
-            Err(ArchError::TiedStart(lora.init_lora_weights.name()))
-        }
-        _ => Ok(()),
+    let start = adapter.lora_options().map(|lora| lora.init_lora_weights);
+    match start.filter(|start| is_tied && start.changes_weight()) {
+        Some(start) => Err(ArchError::TiedStart(start.name())),
+        None => Ok(()),
     }
 }
 

@@ -258,16 +258,19 @@ fn llama3(keys: &Keys) -> Result<Llama3Scaling, ConfigError> {
     Ok(scaling)
 }
 
-/// `inner` has the keys of the scaling, `outer` those of the file, whose original positions win
-/// (`RotaryEmbeddingConfigMixin.standardize_rope_params`).
+/// The positions before the context was stretched. `inner` has the keys of the scaling, `outer` those of the file, which
+/// win (`RotaryEmbeddingConfigMixin.standardize_rope_params`).
+fn original_positions(outer: &Keys, inner: &Keys) -> Result<Option<usize>, ConfigError> {
+    let key = "original_max_position_embeddings";
+    Ok(outer.optional_size(key)?.or(inner.optional_size(key)?))
+}
+
 fn long_rope(outer: &Keys, inner: &Keys, pairs: usize, positions: usize) -> Result<LongRopeScaling, ConfigError> {
     let missing = |needs| ConfigError::Scaling {
         kind: "longrope",
         needs,
     };
-    let key = "original_max_position_embeddings";
-    let original = outer.optional_size(key)?.or(inner.optional_size(key)?);
-    let original = original.filter(|original| *original > 1);
+    let original = original_positions(outer, inner)?.filter(|original| *original > 1);
     let original = original.ok_or(missing("`original_max_position_embeddings`, above 1"))?;
     let factor = inner.positive("factor", positions as f64 / original as f64)?;
     Ok(LongRopeScaling {
@@ -278,13 +281,9 @@ fn long_rope(outer: &Keys, inner: &Keys, pairs: usize, positions: usize) -> Resu
     })
 }
 
-/// As [`long_rope`], with the model's positions where none are called original.
+/// The model's positions stand for the original ones where none are called so.
 fn yarn(outer: &Keys, inner: &Keys, positions: usize) -> Result<YarnScaling, ConfigError> {
-    let key = "original_max_position_embeddings";
-    let original = outer
-        .optional_size(key)?
-        .or(inner.optional_size(key)?)
-        .unwrap_or(positions);
+    let original = original_positions(outer, inner)?.unwrap_or(positions);
     let factor = inner.positive("factor", positions as f64 / original as f64)?;
     // A 0 counts as none, as in transformers.
     let number = |key| {

@@ -2,7 +2,10 @@
 //! (`datasets.utils.metadata.MetadataConfigs`).
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 
+use base::foreign;
 use glob::{MatchOptions, Pattern};
 use serde::Deserialize;
 
@@ -72,12 +75,21 @@ impl Configs {
         self.configs.iter().map(|config| config.config_name.clone()).collect()
     }
 
+    /// Those of a README on disk.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn read(readme: &Path) -> io::Result<Self> {
+        let text = foreign::read_small(readme)?;
+        Ok(Self::of(&String::from_utf8_lossy(&text)))
+    }
+
     /// The files of a split of the configuration with this name, or of the default one; `None` where there is no such
     /// configuration, and none at all.
     ///
     /// # Errors
     /// No configuration is the default one; or this one has no such split, or no files of it.
-    pub(super) fn files(
+    fn files(
         &self,
         name: Option<&str>,
         files: &[String],
@@ -98,21 +110,39 @@ impl Configs {
         };
         Some(config.files(files, split))
     }
+
+    /// The files of a split: of the configuration or in the folder that `path` names, or of the whole data set. `None`
+    /// where `path` names neither.
+    ///
+    /// # Errors
+    /// As [`Self::files`], for what is named.
+    pub(super) fn files_of(
+        &self,
+        path: Option<&str>,
+        files: &[String],
+        split: Option<&str>,
+    ) -> Option<Result<Vec<String>, SplitError>> {
+        if let Some(found) = self.files(path, files, split) {
+            return Some(found);
+        }
+        let within = below(files, path.unwrap_or_default());
+        (path.is_none() || !within.is_empty()).then(|| files_of_split(&within, split))
+    }
+}
+
+/// The files in a folder, or all for an empty name.
+fn below(files: &[String], folder: &str) -> Vec<String> {
+    let start = match folder {
+        "" => String::new(),
+        folder => format!("{folder}/"),
+    };
+    files.iter().filter(|file| file.starts_with(&start)).cloned().collect()
 }
 
 impl Config {
     fn files(&self, files: &[String], split: Option<&str>) -> Result<Vec<String>, SplitError> {
-        let folder = self
-            .data_dir
-            .as_deref()
-            .map(|dir| dir.trim_matches('/'))
-            .unwrap_or_default();
-        let folder = if folder.is_empty() {
-            String::new()
-        } else {
-            format!("{folder}/")
-        };
-        let within: Vec<String> = files.iter().filter(|file| file.starts_with(&folder)).cloned().collect();
+        let folder = self.data_dir.as_deref().map_or("", |dir| dir.trim_matches('/'));
+        let within = below(files, folder);
         let Some(data_files) = &self.data_files else {
             return files_of_split(&within, split);
         };
@@ -126,7 +156,11 @@ impl Config {
                 splits: splits.into_iter().map(|(name, _)| name.to_owned()).collect(),
             });
         };
-        let relative: Vec<(&str, &String)> = within.iter().map(|file| (&file[folder.len()..], file)).collect();
+        let relative = |file: &String| match folder {
+            "" => file.clone(),
+            folder => file[folder.len() + 1..].to_owned(),
+        };
+        let relative: Vec<(String, &String)> = within.iter().map(|file| (relative(file), file)).collect();
         let options = MatchOptions {
             require_literal_separator: true,
             ..MatchOptions::new()

@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use base::foreign;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::configs::{Configs, README};
 use super::error::SplitError;
 use super::name::HubName;
-use super::splits::files_of_split;
 
 /// A commit of a repository, and those of its files that are used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -85,23 +83,14 @@ impl Roots {
         let (Ok(Some(name)), Some(set)) = (HubName::of_data(path), self.data_set(path)) else {
             return Ok(Vec::new());
         };
-        let mut files: Vec<String> = set.revision.files.keys().cloned().collect();
         if let Some(path) = name.file().filter(|path| set.revision.files.contains_key(*path)) {
             return Ok(vec![set.dir.join(path)]);
         }
-        let readme = files.iter().any(|file| file == README);
-        let readme = readme
-            .then(|| foreign::read_small(&set.dir.join(README)).ok())
-            .flatten();
-        let configs = readme.map_or_else(Configs::default, |text| Configs::of(&String::from_utf8_lossy(&text)));
-        if let Some(files) = configs.files(name.file(), &files, split) {
-            return Ok(files?.into_iter().map(|file| set.dir.join(file)).collect());
-        }
-        if let Some(path) = name.file() {
-            let folder = format!("{path}/");
-            files.retain(|file| file.starts_with(&folder));
-        }
-        let files = files_of_split(&files, split)?.into_iter();
+        let has_readme = set.revision.files.contains_key(README);
+        let configs = has_readme.then(|| Configs::read(&set.dir.join(README)).ok());
+        let files: Vec<String> = set.revision.files.keys().cloned().collect();
+        let found = configs.flatten().unwrap_or_default().files_of(name.file(), &files, split);
+        let files = found.unwrap_or(Err(SplitError::NoData))?.into_iter();
         Ok(files.map(|file| set.dir.join(file)).collect())
     }
 

@@ -12,7 +12,6 @@ use super::error::{HubError, file_error};
 use super::name::{HubName, is_inside};
 use super::repository::{Hub, Repository};
 use super::settings::Settings;
-use super::splits::files_of_split;
 
 const CONFIG: &str = "config.json";
 /// The tokenizer, its special tokens, and its chat template.
@@ -113,39 +112,24 @@ pub fn fetch_model(
 /// There is no such file, configuration, folder or split; or several sets of files could be meant; or the hub does not
 /// answer.
 pub fn data_files(repository: &mut Repository<'_>, split: Option<&str>) -> Result<Vec<String>, HubError> {
-    let path = repository.name().file().map(str::to_owned);
-    let is_file = path.as_deref().map(|path| repository.has(path)).transpose()?;
-    let configs = match is_file {
-        Some(true) => Configs::default(),
-        _ => configs(repository)?,
-    };
-    let repository = &*repository;
-    let name = || Box::new(repository.name().clone());
-    if is_file != Some(true)
-        && let Some(files) = configs.files(path.as_deref(), &repository.files()?, split)
+    let name = Box::new(repository.name().clone());
+    let path = name.file();
+    if let Some(path) = path
+        && repository.has(path)?
     {
-        return files.map_err(|error| HubError::Split { name: name(), error });
-    }
-    let Some(path) = path.as_deref() else {
-        let files = files_of_split(&repository.files()?, split);
-        return files.map_err(|error| HubError::Split { name: name(), error });
-    };
-    if is_file == Some(true) {
         return match split {
             None => Ok(vec![path.to_owned()]),
             Some(split) => Err(HubError::SplitOfFile {
-                name: name(),
+                name: name.clone(),
                 split: split.into(),
             }),
         };
     }
-    let folder = format!("{path}/");
-    let mut files = repository.files()?;
-    files.retain(|file| file.starts_with(&folder));
-    if files.is_empty() {
-        return Err(repository.no_file(path, configs.names()));
+    let configs = configs(repository)?;
+    match configs.files_of(path, &repository.files()?, split) {
+        Some(files) => files.map_err(|error| HubError::Split { name, error }),
+        None => Err(repository.no_file(path.unwrap_or_default(), configs.names())),
     }
-    files_of_split(&files, split).map_err(|error| HubError::Split { name: name(), error })
 }
 
 /// The configurations of a data set. Where only the cache can be asked, a README that is not there says nothing.
@@ -157,8 +141,7 @@ fn configs(repository: &mut Repository<'_>) -> Result<Configs, HubError> {
         Err(_) if repository.is_cached_only() => return Ok(Configs::default()),
         fetched => fetched?,
     };
-    let text = foreign::read_small(&path).map_err(file_error("read", &path))?;
-    Ok(Configs::of(&String::from_utf8_lossy(&text)))
+    Configs::read(&path).map_err(file_error("read", &path))
 }
 
 /// The files that an index names.

@@ -58,10 +58,12 @@ impl Dropout {
 
     /// [`Self::masks`] of inputs with so many features, from the first token on that the pass has of each sample.
     pub(super) fn masks_of(&self, pass: &Pass, features: usize) -> Option<Vec<Mask>> {
-        let masks = self.masks(pass)?.into_iter();
-        let first = |at| pass.dropout.as_ref().and_then(|at_step| at_step.first_tokens.get(at));
-        let skipped = |(at, mask): (usize, Mask)| mask.skip((first(at).unwrap_or(&0) * features) as u64);
-        Some(masks.enumerate().map(skipped).collect())
+        let mut masks = self.masks(pass)?;
+        let first_tokens = pass.dropout.iter().flat_map(|dropout| &dropout.first_tokens);
+        for (mask, first) in masks.iter_mut().zip(first_tokens) {
+            *mask = mask.skip((first * features) as u64);
+        }
+        Some(masks)
     }
 
     /// `x` with its dropped elements, of samples of one length.

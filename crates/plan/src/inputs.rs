@@ -12,7 +12,7 @@ use options::{
     Attention, Autocast, DataOptions, Loss, ModelOptions, Packing, PackingAttention, PackingStrategy, Padding,
     TrainingLength,
 };
-use peft::{AdapterError, FileDtype};
+use peft::FileDtype;
 use train::TrainError;
 
 use super::cache::{Key, cached, cached_last, lock};
@@ -71,17 +71,9 @@ impl Inputs {
         })
     }
 
-    /// Checks that the norms that a configuration of LayerNorm tuning names are those that are tuned.
-    pub(super) fn check_norms(&self, cell: &Cell, model: &ModelConfig) -> Result<(), AdapterError> {
-        match cell.adapter_config.as_ref().filter(|_| cell.adapter.is_of_norms()) {
-            Some(path) => {
-                // What it cannot fetch was said when the spec was read.
-                let file = hub::path_or_file(self.roots.base_dir(), path, peft::CONFIG_FILE);
-                let file = file.unwrap_or_else(|_| self.roots.path(path));
-                peft::check_norms(&file, model.tuned_norms().unwrap_or_default())
-            }
-            None => Ok(()),
-        }
+    /// Where the names in cells lead.
+    pub(super) fn roots(&self) -> &Roots {
+        &self.roots
     }
 
     /// The cell's samples in their order.

@@ -27,6 +27,7 @@ use super::device::Device;
 use super::figures::{Needed, prediction_from, with_reserved, with_rounding, with_verdict};
 use super::headroom::Headroom;
 use super::inputs::Inputs;
+use super::norms::check_norms;
 use super::ranges::{self, OtherLoads};
 use super::samples::ReadApart;
 use super::speed::{Speed, speed};
@@ -210,7 +211,7 @@ impl Planner {
             positions?;
         }
         cell.check_blocks_of(&model).map_err(PlanError::Blocks)?;
-        self.inputs.check_norms(cell, &model)?;
+        check_norms(cell, &model, self.inputs.roots())?;
         Ok(model)
     }
 

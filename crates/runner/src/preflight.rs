@@ -126,12 +126,8 @@ pub fn preflight(
             peft::check_options(&roots.path(path), adapter)
                 .map_err(|error| fail("init_adapter", path, error.into()))?;
         }
-        if let Some(path) = cell.adapter_config.as_ref().filter(|_| cell.adapter.is_of_norms()) {
-            let norms = config.tuned_norms().unwrap_or_default();
-            let file = hub::path_or_file(roots.base_dir(), path, peft::CONFIG_FILE);
-            let file = file.unwrap_or_else(|_| roots.path(path));
-            peft::check_norms(&file, norms).map_err(|error| fail("adapter_config", path, error.into()))?;
-        }
+        let named = cell.adapter_config.as_deref().unwrap_or_default();
+        plan::check_norms(cell, config, &roots).map_err(|error| fail("adapter_config", &named, error.into()))?;
         let most = config.max_position_embeddings;
         let own = cell.model_options().virtual_tokens();
         if own + cell.data_options().longest_sequence() > most {

@@ -189,9 +189,9 @@ fn check_excluded(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), 
         exclude_modules: None,
         ..adapter.clone()
     };
-    let parts = adapter.exclude_modules.iter().flat_map(ExcludedModules::parts);
+    let mut parts = adapter.exclude_modules.iter().flat_map(ExcludedModules::parts);
     let is_idle = |part: &ExcludedModules| !config.adapted(&without).any(|(name, _)| part.contains(&name));
-    match parts.into_iter().find(is_idle) {
+    match parts.find(is_idle) {
         Some(part) => Err(ArchError::NoExcluded(part.to_string())),
         None => Ok(()),
     }
