@@ -27,6 +27,7 @@ OTHERS = [
     {"lora": {"use_rslora": True}}, {"adapter_dtype": "bfloat16"}, {"modules_to_save": ["embed_tokens"]}, {"attn_implementation": "eager"},
     {"lora_fa": "frozen", "target_modules": ["q_proj", "v_proj"], "layers_to_transform": [1]},
     {"num_train_epochs": 2, "max_steps": None, "data": {"synthetic": {"samples": 9}}, "gradient_accumulation_steps": 2},
+    {"target_modules": ["q_proj", "lm_head"], "layers_to_transform": [0]}, {"exclude_modules": ["v_proj", "layers.0.mlp.down_proj"]},
 ]
 
 

@@ -166,8 +166,8 @@ fn a_readme_says_which_files_a_configuration_has() {
         .stdout_has("\"samples\": 2");
     let several = look("owner/configs", &[]).exits(2);
     several
-        .stderr_has("several files that could be meant")
-        .stderr_has("owner/configs/short");
+        .stderr_has("has several configurations, and none is the default; it has short, long")
+        .stderr_has("such as `hf://datasets/owner/configs/short`");
     look("hf://datasets/owner/configs/shrt", &[])
         .exits(2)
         .stderr_has("shrt")
@@ -194,8 +194,9 @@ fn an_adapters_configuration_is_one_of_the_hub() {
     let refused = other.expctl(&["validate", "spec.yaml"]).exits(2);
     refused
         .stderr_has("spec.yaml:4:19")
-        .stderr_has("adapter_config: ")
-        .stderr_has("owner/nothing");
+        .stderr_has("adapter_config: there is no ")
+        .stderr_has("/owner/nothing; as a name of the hub: ")
+        .stderr_has("has no model `owner/nothing`");
     let other = Walk::new("name: walk\ndefaults:\n  model: tiny\n  adapter_config: owner/quotes\n");
     other
         .expctl(&["validate", "spec.yaml"])
@@ -442,7 +443,7 @@ fn subsets_are_folders() {
         .stderr_has("has no file other at");
     plan("hf://datasets/owner/subsets/tests")
         .exits(2)
-        .stderr_has("the folder `tests` of the data set `owner/subsets` has no split `train`; it has test, validation");
+        .stderr_has("`tests` of the data set `owner/subsets` has no split `train`; it has test, validation");
 }
 
 #[test]

@@ -387,3 +387,20 @@ fn another_adapter_is_a_mistake() {
         .exits(2)
         .stderr_has("models/merged is there already");
 }
+
+/// The file suits some family, so the spec can be read.
+#[test]
+fn norms_of_another_family_are_neither_planned_nor_trained() {
+    let norms = r#"["input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm", "norm"]"#;
+    let project = Project::new("name: norms\ndefaults: {model: tiny, dtype: float32, adapter_config: norms.json}\n");
+    project.write(
+        "norms.json",
+        format!(r#"{{"peft_type": "LN_TUNING", "target_modules": {norms}}}"#),
+    );
+    for command in ["plan", "run"] {
+        project
+            .expctl(&[command, "spec.yaml"])
+            .exits(2)
+            .stderr_has("norms that are tuned are input_layernorm, norm, post_attention_layernorm");
+    }
+}

@@ -261,10 +261,10 @@ fn mistakes_name_the_field_and_its_place() {
     shows("other_start_values", "", &[LORA, r#""init_lora_weights": false"#]);
     shows("other_task", "", &[LORA, r#""task_type": "SEQ_CLS""#]);
     shows(
-        "blocks_beside_names_in_full",
+        "blocks_beside_a_text",
         "",
         &[
-            r#""peft_type": "LORA", "target_modules": ["layers.0.self_attn.q_proj"]"#,
+            r#""peft_type": "LORA", "target_modules": "all-linear""#,
             r#""layers_to_transform": [0]"#,
         ],
     );

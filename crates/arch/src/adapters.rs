@@ -28,8 +28,13 @@ impl ModelConfig {
         };
         let is_excluded = adapter.exclude_modules.as_ref();
         let is_target = is_target && !is_excluded.is_some_and(|excluded| excluded.contains(module));
-        let is_meant = is_target && is_in(adapter.layers_to_transform.as_deref(), self.block_of(module));
-        is_meant && !adapter.saves_whole(module)
+        // A layer whose name is there in full is adapted wherever it is.
+        let is_named = match &adapter.target_modules {
+            Some(TargetModules::Names(names)) => names.iter().any(|name| name == module),
+            _ => false,
+        };
+        let is_meant = is_named || is_in(adapter.layers_to_transform.as_deref(), self.block_of(module));
+        is_target && is_meant && !adapter.saves_whole(module)
     }
 
     /// The layers that can have an adapter, with their names in full, in the order of a forward pass.

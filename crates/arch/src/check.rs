@@ -2,9 +2,7 @@
 
 mod trained;
 
-use options::{
-    AdapterOptions, Attention, Dtype, Loss, ModelOptions, Stack, TargetModules, Task, Weights, ends_in,
-};
+use options::{AdapterOptions, Attention, Dtype, Loss, ModelOptions, Stack, TargetModules, Task, Weights, ends_in};
 
 use super::config::{BITSANDBYTES, ModelConfig, Quantised};
 use super::error::{ArchError, Unsupported};
@@ -13,7 +11,7 @@ use super::module::Kind;
 use super::presets::Preset;
 use super::rope::RopeScaling;
 
-pub use trained::check as check_modules;
+pub use trained::{check as check_modules, unknown_module};
 
 /// Checks that `stack` computes all features of a model.
 ///
@@ -42,7 +40,7 @@ pub fn positions(model: &str, most: usize, own: usize) -> String {
         0 => String::new(),
         own => format!(", of which virtual tokens take {own}"),
     };
-    format!("the model `{model}` has {most} positions (max_position_embeddings{taken})")
+    format!("the model `{model}` has {most} positions (by its config.json{taken})")
 }
 
 /// The presets that `stack` computes.

@@ -190,8 +190,6 @@ pub enum ArchError {
     HeadIsSaved(String),
     #[error("`modules_to_save`: no layer is left for an adapter; `rank: 0` with `trainable` trains without adapters")]
     AllSaved,
-    #[error("`exclude_modules`: {0} takes an adapter from no layer; leave it out")]
-    NoExcluded(String),
     #[error("`exclude_modules`: no layer is left for an adapter; `rank: 0` with `trainable` trains without adapters")]
     AllExcluded,
     #[error("`layers_to_transform`: the model has no block {asked}; its {blocks} blocks are 0 to {}", blocks - 1)]

@@ -150,11 +150,13 @@ fn decoder(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
             known: causal,
         });
     }
+    let rope = Rope::read(keys, head_dim, base.max_position_embeddings)?;
     Ok(ModelConfig {
         num_key_value_heads: kv_heads,
         head_dim,
         norm_eps: keys.positive("rms_norm_eps", defaults.norm_eps)?,
-        rope: Rope::read(keys, head_dim, base.max_position_embeddings)?,
+        max_position_embeddings: rope.positions(base.max_position_embeddings),
+        rope,
         local_rope: Rope::read_local(keys, head_dim, base.max_position_embeddings)?,
         query_pre_attn_scalar: keys
             .optional_size("query_pre_attn_scalar")?

@@ -131,6 +131,18 @@ impl Rope {
         (head_dim as f64 * self.partial_factor) as usize
     }
 
+    /// The most tokens of a sample of a model whose file says `max_position_embeddings`: published files leave it at the
+    /// context before YaRN stretched it.
+    pub(super) fn positions(&self, max_position_embeddings: usize) -> usize {
+        match &self.scaling {
+            Some(RopeScaling::Yarn(yarn)) => {
+                let stretched = yarn.factor * yarn.original_max_position_embeddings as f64;
+                max_position_embeddings.max(stretched as usize)
+            }
+            _ => max_position_embeddings,
+        }
+    }
+
     /// Reads the rotary embedding of a decoder with heads of the width `head_dim` and so many positions.
     ///
     /// transformers 4 keeps the scaling in `rope_scaling`, transformers 5 in `rope_parameters` with the base.

@@ -1,25 +1,30 @@
 //! What the README of a data set says of its files: `configs` in its header, as Python's `datasets` reads them
-//! (`datasets.utils.metadata.MetadataConfigs`).
+//! (`datasets.utils.metadata.MetadataConfigs`, `datasets.data_files.sanitize_patterns`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
 use base::foreign;
 use glob::{MatchOptions, Pattern};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::error::SplitError;
-use super::splits::{TRAIN, files_of_split, is_same_split, whole_parts};
+use super::splits::{TRAIN, files_of_split, is_data, is_same_split};
 
 /// The file with the header.
 pub(super) const README: &str = "README.md";
 
 /// The configurations of a data set; none where its README names none.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub(super) struct Configs {
     configs: Vec<Config>,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    configs: Option<Vec<Config>>,
 }
 
 /// Some files of a data set, by their splits.
@@ -31,10 +36,16 @@ struct Config {
     data_dir: Option<String>,
     #[serde(default)]
     default: bool,
+    /// How the files are read.
+    #[serde(flatten)]
+    settings: BTreeMap<String, Value>,
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected names of files, or a list of `split` and `path`, under `data_files`"
+)]
 enum DataFiles {
     Train(Patterns),
     Listed(Vec<SplitFiles>),
@@ -42,6 +53,7 @@ enum DataFiles {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct SplitFiles {
     split: String,
     path: Patterns,
@@ -61,13 +73,87 @@ fn default_name() -> String {
     DEFAULT.into()
 }
 
+/// The keys of a configuration that change what is read of its files (`CsvConfig`, `JsonConfig`, `ParquetConfig` and
+/// `TextConfig` of `datasets` 5.2), with the values that ask for what is done here anyway. It passes over keys that it
+/// does not know, and so do we.
+const SETTINGS: [(&str, &[&str]); 37] = [
+    ("column_names", &[]),
+    ("columns", &[]),
+    ("comment", &[]),
+    ("converters", &[]),
+    ("date_format", &[]),
+    ("decimal", &["."]),
+    ("delimiter", &[","]),
+    ("dialect", &[]),
+    ("doublequote", &["true"]),
+    ("encoding", &["utf-8", "utf8", "UTF-8"]),
+    ("encoding_errors", &["strict"]),
+    ("error_bad_lines", &["true"]),
+    ("escapechar", &[]),
+    ("false_values", &[]),
+    ("features", &[]),
+    ("field", &[]),
+    ("filters", &[]),
+    ("header", &["infer", "0"]),
+    ("index_col", &["false"]),
+    ("keep_default_na", &["true"]),
+    ("keep_linebreaks", &["false"]),
+    ("lineterminator", &[]),
+    ("na_filter", &["true"]),
+    ("na_values", &[]),
+    ("names", &[]),
+    ("nrows", &[]),
+    ("on_bad_lines", &["error"]),
+    ("quotechar", &["\""]),
+    ("quoting", &["0"]),
+    ("sample_by", &["line"]),
+    ("sep", &[","]),
+    ("skipfooter", &["0"]),
+    ("skipinitialspace", &["false"]),
+    ("skiprows", &["0"]),
+    ("thousands", &[]),
+    ("true_values", &[]),
+    ("usecols", &[]),
+];
+
 impl Configs {
-    /// Those of a README. A header that cannot be read says nothing.
-    pub(super) fn of(readme: &str) -> Self {
+    /// Those of a README.
+    ///
+    /// # Errors
+    /// Its header has some, and they cannot be read.
+    pub(super) fn of(readme: &str) -> Result<Self, SplitError> {
         let header = readme.trim_start_matches('\u{feff}').strip_prefix("---");
-        let header = header.and_then(|rest| rest.split_once("\n---"));
-        let configs = header.and_then(|(header, _)| serde_saphyr::from_str(header).ok());
-        configs.unwrap_or_default()
+        let Some((header, _)) = header.and_then(|rest| rest.split_once("\n---")) else {
+            return Ok(Self::default());
+        };
+        // As in PyYAML, the last of two equal keys holds.
+        let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
+        let read = serde_saphyr::from_str_with_options::<Header>(header, options);
+        let wrong = |reason: String| SplitError::Header { reason };
+        let configs = match read {
+            Ok(header) => header.configs.unwrap_or_default(),
+            // A header that says nothing of files may be anything.
+            Err(_) if !header.lines().any(|line| line.starts_with("configs:")) => Vec::new(),
+            Err(error) => return Err(wrong(error.without_snippet().to_string())),
+        };
+        for config in &configs {
+            let splits: Vec<_> = config.data_files.iter().flat_map(DataFiles::by_split).collect();
+            let is_known = |at: &usize| splits[..*at].iter().any(|(name, _)| *name == splits[*at].0);
+            if let Some(at) = (1..splits.len()).find(is_known) {
+                let (name, split) = (&config.config_name, splits[at].0);
+                return Err(wrong(format!("the configuration `{name}` has two splits `{split}`")));
+            }
+        }
+        Ok(Self { configs })
+    }
+
+    /// Those of a README on disk.
+    ///
+    /// # Errors
+    /// It cannot be read, or as [`Self::of`].
+    pub(super) fn read(readme: &Path) -> io::Result<Result<Self, SplitError>> {
+        let text = foreign::read_small(readme)?;
+        Ok(Self::of(&String::from_utf8_lossy(&text)))
     }
 
     /// The names, of which one can be asked for.
@@ -75,58 +161,47 @@ impl Configs {
         self.configs.iter().map(|config| config.config_name.clone()).collect()
     }
 
-    /// Those of a README on disk.
+    /// The files of a split: of the configuration or in the folder that `path` names, or of the default configuration or
+    /// the whole data set. `None` where `path` names neither.
     ///
     /// # Errors
-    /// It cannot be read.
-    pub(super) fn read(readme: &Path) -> io::Result<Self> {
-        let text = foreign::read_small(readme)?;
-        Ok(Self::of(&String::from_utf8_lossy(&text)))
-    }
-
-    /// The files of a split of the configuration with this name, or of the default one; `None` where there is no such
-    /// configuration, and none at all.
-    ///
-    /// # Errors
-    /// No configuration is the default one; or this one has no such split, or no files of it.
-    fn files(
-        &self,
-        name: Option<&str>,
-        files: &[String],
-        split: Option<&str>,
-    ) -> Option<Result<Vec<String>, SplitError>> {
-        let config = match (name, &self.configs[..]) {
-            (_, []) => return None,
-            (Some(name), configs) => configs.iter().find(|config| config.config_name == name)?,
-            (None, [only]) => only,
-            (None, configs) => {
-                let is_default = |config: &&Config| config.default || config.config_name == DEFAULT;
-                let Some(default) = configs.iter().find(is_default) else {
-                    let choices = self.names();
-                    return Some(Err(SplitError::Several { choices }));
-                };
-                default
-            }
-        };
-        Some(config.files(files, split))
-    }
-
-    /// The files of a split: of the configuration or in the folder that `path` names, or of the whole data set. `None`
-    /// where `path` names neither.
-    ///
-    /// # Errors
-    /// As [`Self::files`], for what is named.
+    /// No configuration is the default one, or several are; or there is no such split, or no files of it; or they are to
+    /// be read in a way that is not done here.
     pub(super) fn files_of(
         &self,
         path: Option<&str>,
         files: &[String],
         split: Option<&str>,
     ) -> Option<Result<Vec<String>, SplitError>> {
-        if let Some(found) = self.files(path, files, split) {
-            return Some(found);
+        let config = match path {
+            // As in a dictionary, the last of two with one name holds.
+            Some(path) => Ok(self.configs.iter().rfind(|config| config.config_name == path)),
+            None => self.default_config(),
+        };
+        match config {
+            Ok(Some(config)) => return Some(config.files(files, split)),
+            Ok(None) => {}
+            Err(error) => return Some(Err(error)),
         }
         let within = below(files, path.unwrap_or_default());
         (path.is_none() || !within.is_empty()).then(|| files_of_split(&within, split))
+    }
+
+    /// The only configuration, or the one that is marked or called so; `None` where there are none at all.
+    fn default_config(&self) -> Result<Option<&Config>, SplitError> {
+        let is_default = |config: &&Config| config.default || config.config_name == DEFAULT;
+        let defaults: Vec<&Config> = match &self.configs[..] {
+            [only] => vec![only],
+            configs => configs.iter().filter(is_default).collect(),
+        };
+        let names: BTreeSet<&str> = defaults.iter().map(|config| &*config.config_name).collect();
+        match defaults.last() {
+            Some(_) if names.len() > 1 => Err(SplitError::Defaults {
+                choices: names.into_iter().map(str::to_owned).collect(),
+            }),
+            None if !self.configs.is_empty() => Err(SplitError::NoDefault { choices: self.names() }),
+            last => Ok(last.copied()),
+        }
     }
 }
 
@@ -141,66 +216,101 @@ fn below(files: &[String], folder: &str) -> Vec<String> {
 
 impl Config {
     fn files(&self, files: &[String], split: Option<&str>) -> Result<Vec<String>, SplitError> {
-        let folder = self.data_dir.as_deref().map_or("", |dir| dir.trim_matches('/'));
+        self.check_settings()?;
+        let folder = self.data_dir.as_deref().map_or("", plain);
         let within = below(files, folder);
         let Some(data_files) = &self.data_files else {
             return files_of_split(&within, split);
         };
-        let splits = data_files.by_split();
-        let wanted = split.unwrap_or(TRAIN);
-        let found = splits.iter().find(|(name, _)| is_same_split(name, wanted));
-        let found = found.or_else(|| splits.first().filter(|_| split.is_none() && splits.len() == 1));
-        let Some((_, patterns)) = found else {
-            return Err(SplitError::NoSplit {
-                split: wanted.into(),
-                splits: splits.into_iter().map(|(name, _)| name.to_owned()).collect(),
-            });
-        };
+        let patterns = data_files.patterns(split)?;
         let relative = |file: &String| match folder {
             "" => file.clone(),
             folder => file[folder.len() + 1..].to_owned(),
         };
         let relative: Vec<(String, &String)> = within.iter().map(|file| (relative(file), file)).collect();
-        let options = MatchOptions {
-            require_literal_separator: true,
-            ..MatchOptions::new()
-        };
         let mut chosen: Vec<String> = Vec::new();
-        for pattern in *patterns {
-            let text = pattern.trim_start_matches("./");
-            let pattern = Pattern::new(text).ok();
-            let is_meant = |name: &str| {
-                let matches = pattern
-                    .as_ref()
-                    .is_some_and(|pattern| pattern.matches_with(name, options));
-                matches || name == text
-            };
-            for (name, file) in &relative {
-                if is_meant(name) && !chosen.contains(file) {
-                    chosen.push((*file).clone());
-                }
+        for pattern in patterns {
+            let found = matching(pattern, &relative);
+            if found.is_empty() && !pattern.contains(['*', '?', '[']) {
+                let file = pattern.clone();
+                return Err(SplitError::NoSuchFile { file });
             }
+            chosen.extend(found);
         }
-        whole_parts(&chosen)
+        match (chosen.is_empty(), patterns) {
+            (true, [pattern, ..]) => Err(SplitError::NoSuchFile { file: pattern.clone() }),
+            (true, []) => Err(SplitError::NoData),
+            _ => Ok(chosen),
+        }
     }
+
+    /// Checks that nothing is asked of the files' reader.
+    fn check_settings(&self) -> Result<(), SplitError> {
+        let is_other = |key: &str, value: &Value| {
+            let usual = SETTINGS.iter().find(|(known, _)| *known == key);
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            !value.is_null() && usual.is_some_and(|(_, usual)| !usual.contains(&&*text))
+        };
+        let mut settings = self.settings.iter();
+        match settings.find(|(key, value)| is_other(key, value)) {
+            Some((key, value)) => Err(SplitError::Setting {
+                config: self.config_name.clone(),
+                setting: format!("{key}: {value}"),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A path without `./` and `/` around it.
+fn plain(path: &str) -> &str {
+    path.trim_start_matches("./").trim_matches('/')
+}
+
+/// The data files that a pattern names, in the order of their names.
+fn matching(pattern: &str, files: &[(String, &String)]) -> Vec<String> {
+    let text = pattern.trim_start_matches("./");
+    let options = MatchOptions {
+        require_literal_separator: true,
+        require_literal_leading_dot: true,
+        ..MatchOptions::new()
+    };
+    let glob = Pattern::new(text).ok();
+    let is_meant = |name: &str| {
+        let matches = glob.as_ref().is_some_and(|glob| glob.matches_with(name, options));
+        name == text || matches && is_data(name)
+    };
+    let found = files.iter().filter(|(name, _)| is_meant(name));
+    let mut found: Vec<String> = found.map(|(_, file)| (*file).clone()).collect();
+    found.sort_unstable();
+    found
 }
 
 impl DataFiles {
-    /// The patterns of each split.
-    fn by_split(&self) -> Vec<(&str, &[String])> {
+    /// The splits, each with its patterns.
+    fn by_split(&self) -> Vec<(&str, &Patterns)> {
         match self {
-            Self::Train(patterns) => vec![(TRAIN, patterns.list())],
-            Self::Listed(splits) => splits.iter().map(|of| (&*of.split, of.path.list())).collect(),
-            Self::BySplit(splits) => splits.iter().map(|(split, path)| (&**split, path.list())).collect(),
+            Self::Train(patterns) => vec![(TRAIN, patterns)],
+            Self::Listed(splits) => splits.iter().map(|of| (&*of.split, &of.path)).collect(),
+            Self::BySplit(splits) => splits.iter().map(|(split, path)| (&**split, path)).collect(),
         }
     }
-}
 
-impl Patterns {
-    fn list(&self) -> &[String] {
-        match self {
-            Self::One(pattern) => std::slice::from_ref(pattern),
-            Self::Several(patterns) => patterns,
+    /// The patterns of a split: the one with this name, or else with another name of it; without a name `train`, or the
+    /// only one.
+    fn patterns(&self, split: Option<&str>) -> Result<&[String], SplitError> {
+        let by_split = self.by_split();
+        let wanted = split.unwrap_or(TRAIN);
+        let equal = by_split.iter().find(|(name, _)| *name == wanted);
+        let alike = || by_split.iter().find(|(name, _)| is_same_split(name, wanted));
+        let only = || by_split.first().filter(|_| split.is_none() && by_split.len() == 1);
+        match equal.or_else(alike).or_else(only) {
+            Some((_, Patterns::One(pattern))) => Ok(std::slice::from_ref(pattern)),
+            Some((_, Patterns::Several(patterns))) => Ok(patterns),
+            None => Err(SplitError::NoSplit {
+                split: wanted.into(),
+                splits: by_split.into_iter().map(|(name, _)| name.to_owned()).collect(),
+            }),
         }
     }
 }
@@ -224,16 +334,29 @@ configs:
 - config_name: folder
   data_dir: folder
 - config_name: map
-  data_dir: maps
-  data_files: {validation: 'a.csv', held_out: ['b.csv', 'c.csv']}
+  data_dir: ./maps/
+  data_files: {validation: 'a.csv', held_out: ['c.csv', 'b.csv']}
+- config_name: both
+  data_files:
+  - {split: dev, path: maps/a.csv}
+  - {split: validation, path: maps/b.csv}
+- config_name: first
+  data_files: [main/train-00000-of-00002.parquet]
+- config_name: twice
+  data_files: [maps/b.csv, 'maps/*', gone/*.csv]
+- config_name: gone
+  data_files: [maps/b.csv, maps/d.csv]
+- config_name: none
+  data_files: 'gone/*'
 ---
 # A data set
 ---
 ";
 
-    fn files(name: Option<&str>, split: Option<&str>) -> Result<Vec<String>, String> {
+    fn of(readme: &str, name: Option<&str>, split: Option<&str>) -> Result<Vec<String>, String> {
         let all = [
             "README.md",
+            "extra/.hidden/a.jsonl",
             "extra/a.jsonl",
             "extra/deep/b.jsonl",
             "folder/test.csv",
@@ -241,32 +364,36 @@ configs:
             "main/test-00000-of-00001.parquet",
             "main/train-00000-of-00002.parquet",
             "main/train-00001-of-00002.parquet",
+            "maps/LICENSE",
             "maps/a.csv",
             "maps/b.csv",
             "maps/c.csv",
         ];
         let all = all.map(str::to_owned);
-        let found = Configs::of(README).files(name, &all, split).expect("a configuration");
+        let configs = Configs::of(readme).map_err(|error| error.to_string())?;
+        let found = configs
+            .files_of(name, &all, split)
+            .expect("a configuration or a folder");
         found.map_err(|error| error.to_string())
+    }
+
+    fn files(name: &str, split: Option<&str>) -> Result<Vec<String>, String> {
+        of(README, Some(name), split)
     }
 
     #[test]
     fn a_configuration_names_the_files_of_its_splits() {
         let both = ["main/train-00000-of-00002.parquet", "main/train-00001-of-00002.parquet"];
-        assert_eq!(files(None, None).unwrap(), both);
-        assert_eq!(files(Some("main"), Some("train")).unwrap(), both);
-        assert_eq!(files(None, Some("test")).unwrap(), ["main/test-00000-of-00001.parquet"]);
+        assert_eq!(of(README, None, None).unwrap(), both);
+        assert_eq!(files("main", Some("train")).unwrap(), both);
         assert_eq!(
-            files(Some("extra"), None).unwrap(),
-            ["extra/a.jsonl", "extra/deep/b.jsonl"]
+            of(README, None, Some("test")).unwrap(),
+            ["main/test-00000-of-00001.parquet"]
         );
-        assert_eq!(files(Some("folder"), Some("test")).unwrap(), ["folder/test.csv"]);
-        assert_eq!(
-            files(Some("map"), Some("held_out")).unwrap(),
-            ["maps/b.csv", "maps/c.csv"]
-        );
-        assert_eq!(files(Some("map"), Some("dev")).unwrap(), ["maps/a.csv"]);
-        let error = files(Some("map"), None).unwrap_err();
+        assert_eq!(files("extra", None).unwrap(), ["extra/a.jsonl", "extra/deep/b.jsonl"]);
+        assert_eq!(files("folder", Some("test")).unwrap(), ["folder/test.csv"]);
+        assert_eq!(files("map", Some("dev")).unwrap(), ["maps/a.csv"]);
+        let error = files("map", None).unwrap_err();
         assert!(
             error.contains("has no split `train`") && error.contains("held_out"),
             "{error}"
@@ -274,35 +401,115 @@ configs:
     }
 
     #[test]
-    fn without_a_default_one_must_be_named() {
-        let readme =
-            "---\nconfigs:\n- config_name: en\n  data_files: en.csv\n- config_name: fr\n  data_files: fr.csv\n---\n";
-        let configs = Configs::of(readme);
-        let error = configs.files(None, &[], None).expect("an answer").unwrap_err();
-        assert!(
-            error.to_string().contains("en, fr") || error.to_string().contains("en"),
-            "{error}"
-        );
-        assert!(configs.files(Some("de"), &[], None).is_none());
-        let only = Configs::of("---\nconfigs:\n- data_files: [a.csv]\n---\n");
-        assert_eq!(only.names(), ["default"]);
-        let found = only
-            .files(None, &["a.csv".to_owned()], None)
-            .expect("an answer")
-            .unwrap();
-        assert_eq!(found, ["a.csv"]);
+    fn a_split_is_the_one_with_its_name_before_one_with_another() {
+        assert_eq!(files("both", Some("validation")).unwrap(), ["maps/b.csv"]);
+        assert_eq!(files("both", Some("dev")).unwrap(), ["maps/a.csv"]);
+    }
+
+    /// As `datasets.data_files.DataFilesList.from_patterns`: a file that two patterns name is read twice.
+    #[test]
+    fn files_are_in_the_order_of_their_patterns() {
+        assert_eq!(files("map", Some("held_out")).unwrap(), ["maps/c.csv", "maps/b.csv"]);
+        let twice = ["maps/b.csv", "maps/a.csv", "maps/b.csv", "maps/c.csv"];
+        assert_eq!(files("twice", None).unwrap(), twice);
+        assert_eq!(files("first", None).unwrap(), ["main/train-00000-of-00002.parquet"]);
     }
 
     #[test]
-    fn other_headers_say_nothing() {
+    fn files_that_are_not_there_are_named() {
+        let names = |name, file| {
+            let error = files(name, None).unwrap_err();
+            assert_eq!(error, format!("has no file `{file}`, which its README names"));
+        };
+        names("gone", "maps/d.csv");
+        names("none", "gone/*");
+    }
+
+    #[test]
+    fn without_a_default_one_must_be_named() {
+        let en = "- config_name: en\n  data_files: maps/a.csv\n";
+        let fr = "- config_name: fr\n  data_files: maps/b.csv\n";
+        let readme = |configs: &str| format!("---\nconfigs:\n{configs}---\n");
+        let error = of(&readme(&format!("{en}{fr}")), None, None).unwrap_err();
+        assert_eq!(
+            error,
+            "has several configurations, and none is the default; it has en, fr"
+        );
+        let default = "  default: true\n";
+        let error = of(&readme(&format!("{en}{default}{fr}{default}")), None, None).unwrap_err();
+        assert_eq!(
+            error,
+            "has several default configurations, which `datasets` refuses, too; it has en, fr"
+        );
+        assert_eq!(
+            of(&readme(&format!("{en}{fr}{default}")), None, None).unwrap(),
+            ["maps/b.csv"]
+        );
+        let only = readme("- data_files: [maps/a.csv]\n");
+        assert_eq!(of(&only, None, None).unwrap(), ["maps/a.csv"]);
+        assert_eq!(of(&only, Some(DEFAULT), None).unwrap(), ["maps/a.csv"]);
+        let configs = Configs::of(&only).unwrap();
+        assert!(configs.files_of(Some("de"), &[], None).is_none());
+    }
+
+    #[test]
+    fn what_the_reader_of_the_files_should_do_is_never_dropped() {
+        let readme =
+            |settings: &str| format!("---\nconfigs:\n- config_name: en\n  data_files: maps/a.csv\n  {settings}\n---\n");
+        for (settings, refused) in [
+            ("sep: ;", "sep: \";\""),
+            ("names: [a, b]", "names: [\"a\",\"b\"]"),
+            ("header: null\n  skiprows: 2", "skiprows: 2"),
+            ("description: English\n  field: data", "field: \"data\""),
+        ] {
+            let error = of(&readme(settings), None, None).unwrap_err();
+            let expected = format!("asks in its README for `{refused}` (configuration `en`), which is not done here");
+            assert_eq!(error, expected);
+        }
+        for settings in [
+            "sep: ','",
+            "header: 0",
+            "description: English",
+            "version: 1.0.0",
+            "encoding: utf-8",
+            "sep:",
+        ] {
+            assert_eq!(of(&readme(settings), None, None).unwrap(), ["maps/a.csv"], "{settings}");
+        }
+    }
+
+    #[test]
+    fn headers_without_configurations_say_nothing() {
         for readme in [
             "",
             "# Quotes",
             "---\nlicense: mit\n---\n",
-            "---\nconfigs: [\n---\n",
-            "--- \nconfigs: 3\n---\n",
+            "---\nlicense: [\n---\n",
+            "---\nlicense: mit\nlicense: other\nconfigs:\n---\n",
+            "---\nconfigs: []\n---\n",
         ] {
-            assert!(Configs::of(readme).files(None, &[], None).is_none(), "{readme}");
+            let error = of(readme, None, None).unwrap_err();
+            assert!(
+                error.starts_with("has several files that could be meant"),
+                "{readme}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn configurations_that_cannot_be_read_are_an_error() {
+        for readme in [
+            "---\nconfigs: [\n---\n",
+            "---\nconfigs: 3\n---\n",
+            "---\nlicense: mit\nconfigs:\n- config_name: [a]\n---\n",
+            "---\nconfigs:\n- data_files: [{split: train, path: a.csv}, b.csv]\n---\n",
+            "---\nconfigs:\n- data_files: [{split: train, path: a.csv}, {split: train, path: b.csv}]\n---\n",
+        ] {
+            let error = Configs::of(readme).unwrap_err().to_string();
+            assert!(
+                error.starts_with("has a README whose `configs` cannot be read: "),
+                "{readme}: {error}"
+            );
         }
     }
 }

@@ -136,11 +136,9 @@ fn private_hint(has_token: bool) -> &'static str {
     }
 }
 
-/// The data set, or the folder of it that a name gives.
+/// The data set, or the configuration or the folder of it that a name gives.
 fn data_set(name: &HubName) -> String {
-    let folder = name
-        .file()
-        .map_or_else(String::new, |folder| format!("the folder `{folder}` of "));
+    let folder = name.file().map_or_else(String::new, |folder| format!("`{folder}` of "));
     format!("{folder}the data set `{}`", name.id())
 }
 
@@ -164,6 +162,41 @@ pub enum SplitError {
         /// Their folders, or the files if they share one.
         choices: Vec<String>,
     },
+    /// Several configurations, and none without a name.
+    #[error("has several configurations, and none is the default{}", listed(choices))]
+    NoDefault {
+        /// Their names.
+        choices: Vec<String>,
+    },
+    /// Several configurations call themselves the default.
+    #[error(
+        "has several default configurations, which `datasets` refuses, too{}",
+        listed(choices)
+    )]
+    Defaults {
+        /// Their names.
+        choices: Vec<String>,
+    },
+    /// A configuration wants its files read in another way.
+    #[error("asks in its README for `{setting}` (configuration `{config}`), which is not done here")]
+    Setting {
+        /// The configuration's name.
+        config: String,
+        /// The key with its value.
+        setting: String,
+    },
+    /// A configuration names files that are not there.
+    #[error("has no file `{file}`, which its README names")]
+    NoSuchFile {
+        /// The name or the pattern.
+        file: String,
+    },
+    /// The README's header has configurations that make no sense.
+    #[error("has a README whose `configs` cannot be read: {reason}")]
+    Header {
+        /// What is wrong with them.
+        reason: String,
+    },
     /// The names tell of more parts than there are.
     #[error("has {found} of the {total} parts of {file}")]
     MissingParts {
@@ -183,9 +216,15 @@ fn split_hint(name: &HubName, error: &SplitError) -> String {
             "; its conversion to Parquet may be at hf://datasets/{}@refs/convert/parquet",
             name.id()
         ),
-        SplitError::Several { choices } => choices.first().map_or_else(String::new, |choice| {
-            format!("; name one, such as `{}`", name.with_file(choice))
-        }),
+        SplitError::Several { choices } | SplitError::NoDefault { choices } | SplitError::Defaults { choices } => {
+            choices.first().map_or_else(String::new, |choice| {
+                format!("; name one, such as `{}`", name.with_file(choice))
+            })
+        }
+        SplitError::Setting { .. } => {
+            "; name one of its files or folders, and give the key beside it if it is one of a spec's".into()
+        }
+        SplitError::Header { .. } | SplitError::NoSuchFile { .. } => "; name one of its files or folders".into(),
         SplitError::NoSplit { .. } | SplitError::MissingParts { .. } => String::new(),
     }
 }

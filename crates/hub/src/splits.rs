@@ -56,14 +56,6 @@ pub fn files_of_folder(files: &[String], split: Option<&str>) -> Result<Vec<Stri
     parts(wholes_of_split(files, split)?)
 }
 
-/// These files, if they are all parts of what they are parts of.
-///
-/// # Errors
-/// There are none, or a part is missing.
-pub(super) fn whole_parts(files: &[String]) -> Result<Vec<String>, SplitError> {
-    parts(wholes_of(files)?)
-}
-
 /// The files that are data, each with the parts that it is one of; at least one.
 fn wholes_of(files: &[String]) -> Result<BTreeMap<Whole<'_>, Vec<&str>>, SplitError> {
     let mut wholes: BTreeMap<Whole<'_>, Vec<&str>> = BTreeMap::new();
@@ -136,7 +128,7 @@ fn readable(files: &[String]) -> Vec<&str> {
 }
 
 /// True for a file of a known format that is not about the data.
-fn is_data(file: &str) -> bool {
+pub(super) fn is_data(file: &str) -> bool {
     const ABOUT: [&str; 3] = ["readme", "license", "requirements"];
     // Python's `datasets` leaves these out, too.
     const DESCRIPTIONS: [&str; 4] = [

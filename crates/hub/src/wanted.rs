@@ -141,7 +141,11 @@ fn configs(repository: &mut Repository<'_>) -> Result<Configs, HubError> {
         Err(_) if repository.is_cached_only() => return Ok(Configs::default()),
         fetched => fetched?,
     };
-    Configs::read(&path).map_err(file_error("read", &path))
+    let read = Configs::read(&path).map_err(file_error("read", &path))?;
+    read.map_err(|error| HubError::Split {
+        name: Box::new(repository.name().clone()),
+        error,
+    })
 }
 
 /// The files that an index names.

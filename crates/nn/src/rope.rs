@@ -239,6 +239,19 @@ mod tests {
         }
     }
 
+    /// As `modeling_rope_utils._compute_dynamic_ntk_parameters` of transformers 5.24, up to the model's positions.
+    #[test]
+    fn dynamic_scaling_is_none_within_the_positions() {
+        let rope = |scaling| arch::Rope {
+            theta: 10_000.0,
+            scaling,
+            partial_factor: 1.0,
+        };
+        let of = |scaling| inverse_frequencies(&rope(scaling), 32, 9).unwrap();
+        assert_eq!(of(Some(RopeScaling::Dynamic)), of(None));
+        assert_ne!(of(Some(RopeScaling::Linear(2.0))), of(None));
+    }
+
     /// Against `ROPE_INIT_FUNCTIONS["yarn"]` of transformers 5.24, with 32 rotated dimensions and a base of 10,000.
     #[test]
     fn yarn_is_that_of_transformers() {

@@ -115,24 +115,11 @@ impl Config {
     /// PEFT heeds blocks only where it compares ends of names.
     fn check_layers(&self) -> Result<(), FieldError> {
         let field = "layers_to_transform";
-        let names = match (&self.target_modules, &self.layers_to_transform) {
-            (Some(Targets::Names(names)), Some(_)) => names,
+        match (&self.target_modules, &self.layers_to_transform) {
+            (Some(Targets::Pattern(_)), Some(Layers::Several(layers))) if layers.is_empty() => Ok(()),
             // It refuses them beside a text, or takes all blocks.
-            (Some(Targets::Pattern(text)), Some(Layers::One(_))) => {
-                return Err(FieldError::new(field, beside(text)));
-            }
-            (Some(Targets::Pattern(text)), Some(Layers::Several(layers))) if !layers.is_empty() => {
-                return Err(FieldError::new(field, beside(text)));
-            }
-            _ => return Ok(()),
-        };
-        let is_of_block = |name: &&String| name.split('.').any(|part| part.parse::<usize>().is_ok());
-        match names.iter().find(is_of_block) {
-            None => Ok(()),
-            Some(name) => {
-                let message = format!("`{field}` beside `{name}` in `target_modules`, which names its block by itself");
-                Err(FieldError::new(field, message))
-            }
+            (Some(Targets::Pattern(text)), Some(_)) => Err(FieldError::new(field, beside(text))),
+            _ => Ok(()),
         }
     }
 }

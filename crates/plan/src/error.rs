@@ -59,9 +59,9 @@ pub enum PlanError {
         "`auto_batch_size` and `gradient_checkpointing: {{auto: ...}}` are to be resolved before a cell is planned"
     )]
     Open,
-    /// The model lacks blocks that the cell names.
-    #[error("`gradient_checkpointing`: {0}")]
-    Blocks(base::text::Mistake),
+    /// The model lacks blocks or modules that a key of the cell names.
+    #[error("`{0}`: {1}")]
+    Names(&'static str, base::text::Mistake),
     /// More is needed than a plan of the allocator can hold.
     #[error("live tensors come to {}, more than is planned: look at `max_seq_length` and `batch_size`", bytes((*.0).into()))]
     TooLarge(u64),

@@ -210,7 +210,8 @@ impl Planner {
         if !is_trained_beyond(cell, &model) {
             positions?;
         }
-        cell.check_blocks_of(&model).map_err(PlanError::Blocks)?;
+        cell.check_names_in(&model)
+            .map_err(|(key, mistake)| PlanError::Names(key, mistake))?;
         check_norms(cell, &model, self.inputs.roots())?;
         Ok(model)
     }
@@ -331,7 +332,7 @@ impl Planner {
         if let Err(PlanError::Positions { most, .. }) = fits_positions(cell, model.max_position_embeddings) {
             let most = format::number((most as f64).into(), 0);
             prediction.notes.push(format!(
-                "the model has {most} positions (max_position_embeddings): PyTorch trains it on longer samples, which it \
+                "the model has {most} positions (by its config.json): PyTorch trains it on longer samples, which it \
                  was not made for"
             ));
         }

@@ -47,7 +47,7 @@ pub(super) enum Reason {
     #[error("this CPU has no more than `{best}`")]
     InstructionSet { best: &'static str },
     #[error("{0}")]
-    Blocks(Mistake),
+    Names(Mistake),
     #[error("{0}")]
     Positions(String),
     #[error("{0}")]
@@ -142,9 +142,8 @@ pub fn preflight(
             data::tokens_of_text(text, &location, config)
                 .map_err(|error| fail("prompt_tuning.init_text", text, error.into()))?;
         }
-        if let Err(mistake) = cell.check_blocks_of(config) {
-            let value = to_flow_yaml(&cell.value("gradient_checkpointing"));
-            return Err(fail("gradient_checkpointing", &value, Reason::Blocks(mistake)));
+        if let Err((key, mistake)) = cell.check_names_in(config) {
+            return Err(fail(key, &to_flow_yaml(&cell.value(key)), Reason::Names(mistake)));
         }
         // Python says for itself what its machine has.
         let ours = machine.filter(|_| cell.engine() == Some(Engine::Candle));

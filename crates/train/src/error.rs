@@ -23,8 +23,8 @@ pub enum TrainError {
     Data(#[from] DataError),
     /// The model has fewer positions than the longest sample has tokens.
     #[error(
-        "max_seq_length: {asked} tokens are more than the model has positions for ({positions}, config.json's \
-         max_position_embeddings)"
+        "max_seq_length: {asked} tokens are more than the model has positions for ({positions}, by its \
+         config.json)"
     )]
     Positions {
         /// Tokens.

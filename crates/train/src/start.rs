@@ -37,25 +37,29 @@ pub(super) fn from_text(
     Ok(())
 }
 
-/// Checks that a tensor of an adapter on disk, which is not trained, is the cell's, in the cell's format; `otherwise` is
-/// the mistake.
+/// Checks that a tensor of an adapter on disk, which is not trained, is the cell's, but for the format that either is
+/// rounded to; `otherwise` is the mistake.
 fn check_same(tensor: &AdapterTensor, own: &Tensor, otherwise: &str) -> Result<(), String> {
     if tensor.shape != own.dims() {
         let (theirs, ours) = (&tensor.shape, own.dims());
         return Err(format!("its shape is {theirs:?}, and the cell's is {ours:?}"));
     }
-    let narrow: fn(f32) -> f32 = match own.dtype() {
-        DType::BF16 => |value| bf16::from_f32(value).to_f32(),
-        DType::F16 => |value| f16::from_f32(value).to_f32(),
-        _ => |value| value,
+    let formats: [fn(f32) -> f32; 3] = [
+        |value| value,
+        |value| bf16::from_f32(value).to_f32(),
+        |value| f16::from_f32(value).to_f32(),
+    ];
+    let to_ours = match own.dtype() {
+        DType::BF16 => formats[1],
+        DType::F16 => formats[2],
+        _ => formats[0],
     };
     let own = own.to_vec_f32().map_err(|error| error.to_string())?;
-    match tensor
-        .values
-        .iter()
-        .zip(&own)
-        .all(|(theirs, ours)| narrow(*theirs) == *ours)
-    {
+    let is_saved_as = |to_theirs: &fn(f32) -> f32| {
+        let mut pairs = tensor.values.iter().zip(&own);
+        pairs.all(|(theirs, ours)| to_ours(*theirs) == to_ours(to_theirs(*ours)))
+    };
+    match formats.iter().any(is_saved_as) {
         true => Ok(()),
         false => Err(otherwise.into()),
     }
@@ -128,4 +132,38 @@ pub(super) fn from_adapter(dir: &Path, adapter: &AdapterOptions, model: &mut Mod
         }
     }
     Ok(hex(&hash.finalize()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(theirs: fn(f32) -> f32, own: DType, change: f32) -> Result<(), String> {
+        let weights = [0.1f32, -1.7, 3.3e-3, 0.0];
+        let own = Tensor::from_f32(&weights, (2, 2), own).unwrap();
+        let tensor = AdapterTensor {
+            name: "lm_head.weight".into(),
+            shape: vec![2, 2],
+            values: weights.map(|weight| theirs(weight * change)).to_vec(),
+        };
+        check_same(&tensor, &own, "another weight")
+    }
+
+    #[test]
+    fn a_table_in_a_file_is_the_models_in_the_format_of_either() {
+        let formats: [(fn(f32) -> f32, DType); 3] = [
+            (|value| value, DType::F32),
+            (|value| bf16::from_f32(value).to_f32(), DType::BF16),
+            (|value| f16::from_f32(value).to_f32(), DType::F16),
+        ];
+        for (theirs, file) in formats {
+            for (_, own) in formats {
+                assert_eq!(check(theirs, own, 1.0), Ok(()), "{file:?} in a cell of {own:?}");
+                let other = check(theirs, own, 1.02);
+                assert_eq!(other, Err("another weight".into()), "{file:?} in a cell of {own:?}");
+            }
+        }
+        let slightly = check(|value| value, DType::F32, 1.0001);
+        assert_eq!(slightly, Err("another weight".into()));
+    }
 }

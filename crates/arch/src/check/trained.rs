@@ -35,7 +35,6 @@ pub fn check(config: &ModelConfig, options: &ModelOptions, stack: Stack) -> Resu
         method.check_layer(&layer).map_err(ArchError::Adapter)?;
     }
     check_layers(config, adapter, stack)?;
-    check_excluded(config, adapter)?;
     check_saved(config, options, adapter)?;
     let patterns = [
         ("rank_pattern", method.rank_pattern().map(names)),
@@ -173,6 +172,17 @@ fn check_layers(config: &ModelConfig, adapter: &AdapterOptions, stack: Stack) ->
     Ok(())
 }
 
+/// The first of these names, or the pattern, that no module of the model has: no layer, norm, embedding, or module that
+/// holds others.
+pub fn unknown_module(config: &ModelConfig, excluded: &ExcludedModules) -> Option<ExcludedModules> {
+    let layers = config.layers_for_adapters().map(|(name, _)| name);
+    let heads = config.modules().filter(|(_, module)| module.kind == Kind::Classifier);
+    let heads = heads.map(|(name, _)| name);
+    let modules: Vec<String> = layers.chain(heads).chain(other_modules(config)).collect();
+    let is_unknown = |part: &ExcludedModules| !modules.iter().any(|module| part.contains(module));
+    excluded.parts().into_iter().find(is_unknown)
+}
+
 /// The names of modules that PEFT gives no adapter by a pattern: norms, embeddings, and modules that hold others.
 fn other_modules(config: &ModelConfig) -> impl Iterator<Item = String> {
     let with_outer = |(name, module): (String, &Module)| {
@@ -181,20 +191,6 @@ fn other_modules(config: &ModelConfig) -> impl Iterator<Item = String> {
         outer.into_iter().chain((!is_layer).then_some(name))
     };
     config.modules().flat_map(with_outer)
-}
-
-/// Checks that each name, or the pattern, takes an adapter from some layer.
-fn check_excluded(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), ArchError> {
-    let without = AdapterOptions {
-        exclude_modules: None,
-        ..adapter.clone()
-    };
-    let mut parts = adapter.exclude_modules.iter().flat_map(ExcludedModules::parts);
-    let is_idle = |part: &ExcludedModules| !config.adapted(&without).any(|(name, _)| part.contains(&name));
-    match parts.find(is_idle) {
-        Some(part) => Err(ArchError::NoExcluded(part.to_string())),
-        None => Ok(()),
-    }
 }
 
 /// Checks that PEFT chooses layers, where it is asked to.

@@ -1,11 +1,10 @@
 //! The keys of adapters.
 
-use arch::check;
-use base::text::did_you_mean;
-use base::text::{either, nearest, quoted};
+use arch::{ModelConfig, Preset, check};
+use base::text::{Mistake, did_you_mean, either, nearest, quoted};
 use options::invalid::{Invalid, at_most, number, probability};
 use options::methods::interface::Context;
-use options::{AdapterOptions, NamePattern};
+use options::{AdapterOptions, ExcludedModules, NamePattern};
 use serde_json::{Map, Value};
 
 use super::super::heeds::of_adapters;
@@ -45,6 +44,9 @@ impl Cell {
         }
         if let Some(layers) = &self.layers_to_transform {
             self.check_layers(layers, found);
+        }
+        if let Some(excluded) = &self.exclude_modules {
+            self.check_excluded(excluded, found);
         }
         if let Some(names) = &self.modules_to_save {
             self.check_saved(names, found);
@@ -100,6 +102,47 @@ impl Cell {
         if matches!(self.target_modules, Some(TargetModules::Pattern(_))) {
             let message = "a regular expression says which blocks are meant by itself, as in PEFT";
             found.add(invalid(message).with("target_modules").help("leave the key out"));
+        }
+    }
+
+    /// Checks that something is excluded, each name once; and of a preset, that it is there. A directory's model shows it
+    /// when it is opened.
+    fn check_excluded(&self, excluded: &ExcludedModules, found: &mut Found) {
+        let empty =
+            |what: &str| Invalid::new("exclude_modules", format!("the {what} is empty")).help("leave the key out");
+        match excluded {
+            ExcludedModules::Names(names) if names.is_empty() => return found.add(empty("list")),
+            ExcludedModules::Pattern(pattern) if pattern.to_string().is_empty() => return found.add(empty("text")),
+            ExcludedModules::Pattern(_) => {}
+            ExcludedModules::Names(names) => {
+                for (at, name) in names.iter().enumerate() {
+                    let invalid = |message| Invalid::new(format!("exclude_modules[{at}]"), message);
+                    if name.is_empty() {
+                        return found.add(invalid("the name is empty".to_owned()));
+                    }
+                    if names[..at].contains(name) {
+                        return found.add(invalid(format!("`{name}` is here twice")));
+                    }
+                }
+            }
+        }
+        if let Some(preset) = Preset::named(&self.model)
+            && let Err(mistake) = self.check_excluded_in(&preset.config())
+        {
+            found.add(Invalid::of("exclude_modules", mistake).with("model"));
+        }
+    }
+
+    /// Checks that a model has the modules that are excluded. An `adapter_config` may name those of other models, as in
+    /// PEFT.
+    pub(super) fn check_excluded_in(&self, model: &ModelConfig) -> Result<(), Mistake> {
+        let excluded = self.exclude_modules.as_ref().filter(|_| self.adapter_config.is_none());
+        match excluded.and_then(|excluded| check::unknown_module(model, excluded)) {
+            Some(part) => {
+                let part = quoted(&part.to_string());
+                Err(Mistake::new(format!("the model `{}` has no module {part}", self.model)).help("leave it out"))
+            }
+            None => Ok(()),
         }
     }
 

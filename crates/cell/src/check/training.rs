@@ -120,16 +120,24 @@ impl Cell {
         let Some(preset) = Preset::named(&self.model) else {
             return;
         };
-        if let Err(mistake) = self.check_blocks_of(&preset.config()) {
+        if let Err(mistake) = self.check_blocks_in(&preset.config()) {
             found.add(Invalid::of("gradient_checkpointing", mistake).with("model"));
         }
     }
 
-    /// Checks that a model has the blocks that `gradient_checkpointing` names.
+    /// Checks that a model has the blocks that `gradient_checkpointing` names, and the modules that `exclude_modules`
+    /// does. Those of an `adapter_config` may be of other models, as in PEFT.
     ///
     /// # Errors
-    /// It has fewer.
-    pub fn check_blocks_of(&self, model: &ModelConfig) -> Result<(), Mistake> {
+    /// It has not; with the key.
+    pub fn check_names_in(&self, model: &ModelConfig) -> Result<(), (&'static str, Mistake)> {
+        self.check_blocks_in(model)
+            .map_err(|mistake| ("gradient_checkpointing", mistake))?;
+        self.check_excluded_in(model)
+            .map_err(|mistake| ("exclude_modules", mistake))
+    }
+
+    fn check_blocks_in(&self, model: &ModelConfig) -> Result<(), Mistake> {
         let (blocks, least) = (model.num_hidden_layers, self.gradient_checkpointing.least_blocks());
         if least <= blocks {
             return Ok(());

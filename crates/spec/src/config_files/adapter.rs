@@ -14,8 +14,12 @@ pub(super) const KIND: Kind = Kind {
     yields: |_| false,
     file: |folder, name| {
         let path = hub::path_or_file(folder, name, peft::CONFIG_FILE);
-        path.map(|path| peft::config_file(&path))
-            .map_err(|error| error.to_string())
+        path.map(|path| peft::config_file(&path)).map_err(|error| {
+            format!(
+                "there is no {}; as a name of the hub: {error}",
+                folder.join(name).display()
+            )
+        })
     },
     read,
 };

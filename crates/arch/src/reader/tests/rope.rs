@@ -115,6 +115,23 @@ fn what_long_rope_cannot_have_is_an_error() {
     }
 }
 
+#[test]
+fn yarn_gives_a_model_more_positions() {
+    let positions = |scaling| {
+        let config = json!({ "max_position_embeddings": 32_768, "rope_scaling": scaling });
+        llama(&config).unwrap().max_position_embeddings
+    };
+    let yarn = |original: usize| json!({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": original});
+    assert_eq!(positions(yarn(32_768)), 131_072);
+    assert_eq!(positions(yarn(8192)), 32_768);
+    assert_eq!(positions(yarn(1024)), 32_768, "the file's own");
+    assert_eq!(
+        positions(json!({"type": "yarn", "original_max_position_embeddings": 8192})),
+        32_768
+    );
+    assert_eq!(positions(json!({"type": "linear", "factor": 4.0})), 32_768);
+}
+
 /// Qwen 2.5's way to read four times as long texts.
 #[test]
 fn yarn_is_read_with_the_defaults_of_transformers() {

@@ -1,10 +1,12 @@
 //! What `arch` says of the modules that a cell adapts and the weights that it trains.
 
+use std::path::Path;
+
 use arch::Preset;
 use arch::check::check_modules;
 use options::{
-    Adapter, AdapterMethod, AdapterOptions, Bias, Dtype, InitLoraWeights, LnTuning, NamePattern, Patterns, Stack,
-    TargetModules,
+    Adapter, AdapterMethod, AdapterOptions, Bias, Dtype, ExcludedModules, InitLoraWeights, LnTuning, NamePattern,
+    Patterns, Stack, TargetModules,
 };
 
 use crate::{Cell, OffloadedBlocks};
@@ -103,6 +105,145 @@ fn adapters_have_their_blocks_and_layers() {
         "`target_modules`: `.*attn.query` matches no module that can have an adapter"
     );
     assert_eq!(ours(|cell| cell.target_modules = target(r".*layers\.0\..*")), "");
+}
+
+/// The layers with an adapter in a cell of `tiny`, with their names behind their blocks.
+fn adapted(change: impl FnOnce(&mut Cell)) -> Vec<String> {
+    let mut cell = Cell {
+        model: "tiny".into(),
+        rank: 4,
+        ..Cell::default()
+    };
+    change(&mut cell);
+    let config = Preset::named("tiny").unwrap().config();
+    let adapter = cell.model_options().adapter.unwrap();
+    let names = config.adapted(&adapter).map(|(name, _)| name);
+    names
+        .map(|name| name.trim_start_matches("model.layers.").to_owned())
+        .collect()
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+/// As in PEFT 0.21.2 (`check_target_module_exists`).
+#[test]
+fn a_layer_that_is_named_in_full_is_adapted_in_any_block() {
+    let of = |targets: &[&str], layers: &[usize]| {
+        adapted(|cell| {
+            cell.target_modules = Some(TargetModules::Names(names(targets)));
+            cell.layers_to_transform = Some(layers.to_vec());
+        })
+    };
+    assert_eq!(of(&["lm_head"], &[0]), ["lm_head"]);
+    assert_eq!(of(&["q_proj", "lm_head"], &[1]), ["1.self_attn.q_proj", "lm_head"]);
+    assert_eq!(of(&["model.layers.0.self_attn.q_proj"], &[1]), ["0.self_attn.q_proj"]);
+    assert!(of(&["layers.0.self_attn.q_proj"], &[1]).is_empty());
+}
+
+#[test]
+fn excluded_modules_have_no_adapter() {
+    let of = |excluded| {
+        adapted(|cell| {
+            cell.target_modules = Some(TargetModules::Names(names(&["q_proj", "v_proj", "lm_head"])));
+            cell.exclude_modules = Some(excluded);
+        })
+    };
+    let listed = |excluded: &[&str]| of(ExcludedModules::Names(names(excluded)));
+    let left = ["0.self_attn.q_proj", "1.self_attn.q_proj", "1.self_attn.v_proj"];
+    assert_eq!(listed(&["layers.0.self_attn.v_proj", "lm_head"]), left);
+    assert_eq!(listed(&["v_proj", "norm"]), [left[0], left[1], "lm_head"]);
+    let pattern = NamePattern::whole(r".*\.0\..*|.*head").unwrap();
+    assert_eq!(of(ExcludedModules::Pattern(pattern)), &left[1..]);
+}
+
+#[test]
+fn what_is_excluded_is_there_and_leaves_something() {
+    let told = |change: &dyn Fn(&mut Cell)| {
+        let mut cell = Cell::default();
+        change(&mut cell);
+        cell.validate().map_err(|invalid| invalid.0[0].to_string())
+    };
+    let listed = |excluded: &[&str]| Some(ExcludedModules::Names(names(excluded)));
+    // Nothing has an adapter less, and PEFT does not warn.
+    assert_eq!(
+        told(&|cell: &mut Cell| cell.exclude_modules = listed(&["lm_head"])),
+        Ok(())
+    );
+    assert_eq!(
+        told(&|cell: &mut Cell| cell.exclude_modules = listed(&["mlp", "norm", "embed_tokens"])),
+        Ok(())
+    );
+    let wrong = |change: &dyn Fn(&mut Cell)| told(change).unwrap_err();
+    let none = wrong(&|cell: &mut Cell| cell.exclude_modules = listed(&["q_proj", "q_porj"]));
+    assert!(
+        none.starts_with("exclude_modules: the model `smollm2-135m` has no module `q_porj`"),
+        "{none}"
+    );
+    let of_file = |cell: &mut Cell| {
+        cell.exclude_modules = listed(&["vision_tower"]);
+        cell.adapter_config = Some("adapter_config.json".into());
+    };
+    assert_eq!(told(&of_file), Ok(()));
+    let pattern = Some(ExcludedModules::Pattern(NamePattern::whole("layers").unwrap()));
+    let none = wrong(&|cell: &mut Cell| cell.exclude_modules.clone_from(&pattern));
+    assert!(none.contains("has no module `layers`"), "{none}");
+    assert!(
+        wrong(&|cell: &mut Cell| cell.exclude_modules = listed(&[])).starts_with("exclude_modules: the list is empty")
+    );
+    assert!(
+        wrong(&|cell: &mut Cell| cell.exclude_modules = listed(&[""]))
+            .starts_with("exclude_modules[0]: the name is empty")
+    );
+    let twice = wrong(&|cell: &mut Cell| cell.exclude_modules = listed(&["norm", "norm"]));
+    assert!(twice.starts_with("exclude_modules[1]: `norm` is here twice"), "{twice}");
+    let all = ours(|cell| {
+        cell.target_modules = Some(TargetModules::Names(vec!["q_proj".into()]));
+        cell.exclude_modules = listed(&["self_attn.q_proj"]);
+    });
+    assert!(
+        all.starts_with("`exclude_modules`: no layer is left for an adapter"),
+        "{all}"
+    );
+}
+
+/// What `arch` says of the cell's model.
+fn opened(model: &str, change: impl FnOnce(&mut Cell)) -> String {
+    let mut cell = Cell {
+        model: model.into(),
+        rank: 4,
+        target_modules: Some(TargetModules::Names(names(&["q_proj", "lm_head"]))),
+        ..Cell::default()
+    };
+    change(&mut cell);
+    let opened = arch::open(&cell.model_options(), Stack::Candle, &Path::new(".").into());
+    opened.map_or_else(|error| error.to_string(), |_| String::new())
+}
+
+#[test]
+fn an_adapter_of_the_head_needs_its_weight_where_it_is() {
+    for model in ["tiny", "mistral-7b-v0.3"] {
+        assert_eq!(opened(model, |_| ()), "");
+        let offloaded = opened(model, |cell| cell.offload.embeddings = true);
+        assert!(
+            offloaded.starts_with("`offload.embeddings`: the head has an adapter"),
+            "{offloaded}"
+        );
+        let others = |cell: &mut Cell| {
+            cell.offload.embeddings = true;
+            cell.exclude_modules = Some(ExcludedModules::Names(names(&["lm_head"])));
+        };
+        assert_eq!(opened(model, others), "");
+    }
+    for init in [InitLoraWeights::Pissa, InitLoraWeights::Olora] {
+        let tied = opened("tiny", |cell| cell.lora.init_lora_weights = init);
+        assert!(tied.starts_with("`lora.init_lora_weights`: "), "{tied}");
+        assert!(tied.contains("which is the embedding's, too"), "{tied}");
+        assert_eq!(opened("mistral-7b-v0.3", |cell| cell.lora.init_lora_weights = init), "");
+    }
+    let gaussian = |cell: &mut Cell| cell.lora.init_lora_weights = InitLoraWeights::Gaussian;
+    assert_eq!(opened("tiny", gaussian), "");
 }
 
 #[test]
