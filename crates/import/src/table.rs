@@ -54,6 +54,9 @@ pub struct Tool {
     /// What several processes share, if the file says nothing of it.
     #[serde(default)]
     pub processes: IndexMap<String, Json>,
+    /// What its launcher of several processes does whatever the file says.
+    #[serde(default)]
+    pub several: IndexMap<String, Json>,
 }
 
 /// What becomes of a key.
@@ -306,7 +309,11 @@ mod tests {
         for tool in tools() {
             let direct = tool.keys.values().filter_map(|rule| rule.to.as_ref());
             let decided = tool.decisions.iter().flatten().flat_map(|case| case.set.keys());
-            for key in direct.chain(decided).chain(tool.always.keys()) {
+            for key in direct
+                .chain(decided)
+                .chain(tool.always.keys())
+                .chain(tool.several.keys())
+            {
                 let path: Vec<String> = key.split('.').map(str::to_owned).collect();
                 assert!(cell::keys::is_known(&path), "{}: {key}", tool.name);
             }

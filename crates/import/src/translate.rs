@@ -426,16 +426,14 @@ impl Run<'_> {
             }
         }
         let is_several = |(value, _): &(Node, Setting)| value.text() != Some("1");
-        if self.settings.get("world_size").is_some_and(is_several) && !self.settings.contains_key(SHARED) {
-            for (key, value) in &self.tool.processes {
-                let value = Node::of_json(value, beginning);
-                self.set(
-                    key,
-                    value,
-                    vec![format!("{}'s way of several processes", self.tool.name)],
-                    None,
-                );
-            }
+        if !self.settings.get("world_size").is_some_and(is_several) {
+            return;
+        }
+        let unsaid = Some(&self.tool.processes).filter(|_| !self.settings.contains_key(SHARED));
+        for (key, value) in unsaid.into_iter().chain([&self.tool.several]).flatten() {
+            let value = Node::of_json(value, beginning);
+            let from = format!("{}'s way of several processes", self.tool.name);
+            self.set(key, value, vec![from], None);
         }
     }
 
