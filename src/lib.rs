@@ -11,6 +11,6 @@ pub mod worker;
 pub use base::{random, text};
 pub use nn::optim;
 pub use {
-    arch, cell, chart, data, export, hub, kernels, memory, model, nn, options, peft, plan, quant, records, report,
-    results, runner, spec, techniques, torch, trace, train, yaml,
+    arch, cell, chart, data, export, hub, import, kernels, memory, model, nn, options, peft, plan, quant, records,
+    report, results, runner, spec, techniques, torch, trace, train, yaml,
 };

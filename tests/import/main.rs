@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by a panic")]
 #![expect(unreachable_pub, reason = "the modules of a suite share their items")]
 
+mod answers;
 mod command;
 #[path = "../common/mod.rs"]
 mod common;

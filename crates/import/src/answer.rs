@@ -78,6 +78,14 @@ fn of_tool(tool: &Tool, key: &str, value: &Node) -> Option<Answer> {
         let value = found.map_or_else(|| json_of(value), |(_, ours)| ours.clone());
         return Some(Answer::Keys(IndexMap::from([(ours.clone(), value)])));
     }
+    // Where other keys decide, this is what the key is for.
+    let cases = tool.decisions.iter().flatten();
+    let mut named = cases
+        .flat_map(|case| &case.set)
+        .filter(|(_, of_case)| reference(of_case) == Some(key));
+    if let Some((ours, _)) = named.next() {
+        return Some(Answer::Keys(IndexMap::from([(ours.clone(), json_of(value))])));
+    }
     let (kind, group) = tool.group(key)?;
     Some(match kind {
         Kind::Idle => Answer::Idle(group.why.clone()),

@@ -263,11 +263,10 @@ fn read_sections(tree: &mut Node) -> (Option<Study>, Mistakes) {
         let value = error.unknown.as_ref().and_then(|unknown| unknown.value.as_deref());
         let help = key.and_then(|key| place_of_key(key, value));
         let mut diagnostic = error.diagnostic("");
-        // A section that is misspelt is not the key of another tool, of which there is but a reason.
-        let is_misspelt = diagnostic.help.iter().any(|help| help.starts_with("did you mean"));
-        let is_instead =
-            |help: &String| help.starts_with('`') || help.starts_with("write") || help.starts_with("leave");
-        if let Some(help) = help.filter(|help| !is_misspelt || is_instead(help)) {
+        // What has keys of its own is a section that is misspelt, and not the key of another tool.
+        let has_keys = value.is_none_or(|value| value.starts_with('{'));
+        let is_misspelt = has_keys && diagnostic.help.iter().any(|help| help.starts_with("did you mean"));
+        if let Some(help) = help.filter(|_| !is_misspelt) {
             diagnostic.help = vec![help];
         }
         mistakes.add(diagnostic);
