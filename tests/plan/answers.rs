@@ -113,7 +113,7 @@ fn the_headroom_makes_words() {
 /// The budget lies within what may be needed.
 #[test]
 fn what_may_not_fit_is_told_what_would() {
-    let plan = expctl("plan --model llama-3.1-8b --gpu 4090 --recipe axolotl");
+    let plan = expctl("plan --model llama-3.1-8b --gpu 4090 --recipe axolotl --set max_seq_length=4352");
     assert!(answer(&plan).contains("may not fit"), "{plan}");
     plan.stdout_has("it would fit with");
 }

@@ -70,7 +70,7 @@ pub(crate) fn fixed(entries: &[Entry], axes: &[String]) -> Vec<Setting> {
             "adam_beta2" => beta2_follows_optimizer(entries),
             key => Some(value) == defaults.get(key),
         };
-        let value = if varies(entries, "rank") && key == "lora_alpha" {
+        let value = if key == "lora_alpha" && varies(entries, "rank") && alpha_follows_rank(entries) {
             "2 × rank".to_string()
         } else if ALWAYS_SHOWN.contains(&key.as_str()) || !is_default {
             setting(&key, value)
@@ -193,6 +193,28 @@ mod tests {
         assert!(axes_of(&chosen) == ["optim"] && is_shown(&chosen));
         let varied = cells(&[(Optimizer::Lion, None), (Optimizer::Lion, Some(0.98))]);
         assert_eq!(axes_of(&varied), ["adam_beta2"]);
+    }
+
+    #[test]
+    fn alpha_is_twice_the_rank_only_where_it_is() {
+        let alpha = |cells: &[(usize, Option<f64>)]| {
+            let cell = |&(rank, lora_alpha)| Cell {
+                rank,
+                lora_alpha,
+                ..Cell::default()
+            };
+            let cells: Vec<Entry> = cells
+                .iter()
+                .map(|of_cell| keys(&cell(of_cell)).into_iter().collect())
+                .collect();
+            let mut shown = fixed(&cells, &axes(&cells, &[])).into_iter();
+            shown.find(|setting| setting.key == "lora_alpha").map(|setting| setting.value)
+        };
+        assert_eq!(alpha(&[(8, None), (16, None)]).as_deref(), Some("2 × rank"));
+        assert_eq!(alpha(&[(8, Some(16.0)), (16, Some(16.0))]).as_deref(), Some("16"));
+        let some = alpha(&[(8, Some(32.0)), (0, None)]);
+        assert_eq!(some.as_deref(), Some("32 where it applies"));
+        assert_eq!(alpha(&[(8, Some(16.0)), (16, Some(8.0))]), None, "an axis");
     }
 
     #[test]

@@ -262,9 +262,9 @@ fn read_sections(tree: &mut Node) -> (Option<Study>, Mistakes) {
             .filter(|_| error.is_unknown_key() && error.path.len() == 1);
         let value = error.unknown.as_ref().and_then(|unknown| unknown.value.as_deref());
         let help = key.and_then(|key| place_of_key(key, value));
-        let mut diagnostic = error.diagnostic("");
         // What has keys of its own is a section that is misspelt, and not the key of another tool.
         let has_keys = value.is_none_or(|value| value.starts_with('{'));
+        let mut diagnostic = error.diagnostic("");
         let is_misspelt = has_keys && diagnostic.help.iter().any(|help| help.starts_with("did you mean"));
         if let Some(help) = help.filter(|_| !is_misspelt) {
             diagnostic.help = vec![help];
