@@ -5,6 +5,7 @@
 
 mod adapters;
 mod background;
+mod checkpoints;
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;

@@ -166,6 +166,9 @@ pub struct Retried {
 pub struct Measured {
     /// Optimizer steps.
     pub steps: usize,
+    /// Steps after which training went on from a checkpoint, in a new process; absent if one process took all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resumed_steps: Vec<usize>,
     /// The first step's loss.
     #[serde(deserialize_with = "nan_where_null")]
     #[schemars(schema_with = "number_or_null")]
@@ -191,7 +194,7 @@ pub struct Measured {
     /// Samples without a predicted token; absent if none was left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_left_out: Option<LeftOut>,
-    /// Steps that the speeds are taken from: all but the first two, which warm up, or the last one of fewer.
+    /// Steps that the speeds are taken from: all but the first two of a process, which warm up, or the last one of fewer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps_timed: Option<usize>,
     /// Median over the timed steps.

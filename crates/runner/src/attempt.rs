@@ -8,8 +8,8 @@ use base::whole_file;
 use cell::Cell;
 use records::prediction::Prediction;
 use records::store::{
-    CellDir, make_room, make_room_unless_file, make_room_unless_folder, write_cell_yaml, write_own, write_prediction,
-    write_record,
+    CellDir, Checkpoint, make_room, make_room_unless_file, make_room_unless_folder, remove_checkpoints,
+    write_cell_yaml, write_own, write_prediction, write_record,
 };
 use records::{Provenance, Record, Status};
 use spec::Study;
@@ -22,6 +22,7 @@ use super::progress::Progress;
 use super::protocol::{oom_file, snapshots_file};
 use super::provenance::{provenance, snapshots};
 use super::schedule::previous_record;
+use super::status::is_result;
 use super::task::Task;
 use super::worker::Launch;
 
@@ -126,14 +127,18 @@ impl Attempts<'_> {
             let _ = fs::remove_dir_all(python.inputs().join(dir.id()));
         }
         let _ = fs::remove_file(oom_file(dir));
-        if record.is_some() {
+        if let Some(record) = &record {
             let _ = fs::remove_file(previous_record(dir));
+            if is_result(record.status) {
+                let _ = remove_checkpoints(dir);
+            }
         }
         Ok(record)
     }
 }
 
-/// Prepares a cell's folder for an attempt: the configuration, the prediction, and no file of the previous attempt.
+/// Prepares a cell's folder for an attempt: the configuration, the prediction, and no file of the previous attempt but
+/// its checkpoints, and the timeline of the steps before them.
 ///
 /// The record goes first, so that figures of two attempts never mix.
 fn prepare(dir: &CellDir, cell: &Cell, study: &Study, prediction: Option<&Prediction>) -> io::Result<()> {
@@ -143,8 +148,14 @@ fn prepare(dir: &CellDir, cell: &Cell, study: &Study, prediction: Option<&Predic
     make_room_unless_file(&dir.record())?;
     make_room_unless_file(&previous_record(dir))?;
     absent_is_fine(fs::rename(dir.record(), previous_record(dir)))?;
-    for file in [dir.steps(), dir.timeline(), dir.log(), oom_file(dir)] {
+    make_room_unless_folder(&dir.checkpoints())?;
+    whole_file::remove_left_over(&dir.checkpoints());
+    for file in [dir.steps(), dir.log(), oom_file(dir)] {
         make_room(&file)?;
+    }
+    let goes_on = !Checkpoint::all(dir).map_err(io::Error::other)?.is_empty();
+    if !(study.record.timeline && goes_on) {
+        make_room(&dir.timeline())?;
     }
     make_room_unless_folder(&dir.adapter())?;
     absent_is_fine(fs::remove_dir_all(dir.adapter()))?;

@@ -11,8 +11,8 @@ use plan::{PlanError, Planner, advice};
 use rayon::prelude::*;
 use records::prediction::{Prediction, Verdict};
 use records::store::{
-    StudyDir, check_files, make_room, read_prediction, read_record, write_cell_yaml, write_own, write_prediction,
-    write_record,
+    StudyDir, check_files, make_room, read_prediction, read_record, remove_checkpoints, write_cell_yaml, write_own,
+    write_prediction, write_record,
 };
 use records::{Record, Retried, Status};
 use spec::{Lineage, OnOom, Study, StudyCell};
@@ -165,6 +165,13 @@ impl Run<'_> {
         if let Some(reason) = self.left_out(task, study_cell) {
             let reason = (Status::Oversize, reason);
             return attempt::leave_out(task, &study_cell.cell, &dir, self.study, reason).map(Some);
+        }
+        if self.options.fresh {
+            remove_checkpoints(&dir).map_err(|source| RunError::Cell {
+                cell_id: task.cell_id.clone(),
+                what: "its checkpoints cannot be removed",
+                source,
+            })?;
         }
         let mut retried = Vec::new();
         let mut attempts = Attempts {

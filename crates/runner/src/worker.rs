@@ -282,6 +282,8 @@ impl Worker {
             parent: Some(rustix::process::getpid().as_raw_pid()),
             timeline: (launch.record.timeline && !launch.trial).then_some(launch.record.timeline_steps),
             save_model: launch.record.model.clone().filter(|_| !launch.trial),
+            save_steps: launch.record.save_steps.map(|steps| steps.0).filter(|_| !launch.trial),
+            save_total_limit: launch.record.save_total_limit,
             adapter_config_sha256: launch.adapter_config_sha256.clone(),
             trial: launch.trial,
         };

@@ -99,5 +99,5 @@ pub use schema::schema;
 pub use selection::Selection;
 pub use selector::Selector;
 pub use spec_file::SpecFile;
-pub use study::{Limits, RecordSpec, ReportSpec, Study, StudyCell, TEMPLATES};
+pub use study::{DEFAULT_SAVE_TOTAL_LIMIT, Limits, RecordSpec, ReportSpec, Study, StudyCell, TEMPLATES};
 pub use written::key_in_front;

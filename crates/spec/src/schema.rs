@@ -116,6 +116,8 @@ mod tests {
             "record.timeline",
             "record.timeline_steps",
             "record.model",
+            "record.save_steps",
+            "record.save_total_limit",
             "record.log_interval",
             "report",
             "report.template",

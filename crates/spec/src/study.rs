@@ -8,6 +8,7 @@ use base::text::{Mistake, nearest, quoted};
 use cell::Cell;
 use hub::{Roots, Snapshot};
 use indexmap::IndexMap;
+use options::StepsOrRatio;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value as Json;
@@ -219,7 +220,7 @@ pub struct Limits {
 }
 
 /// Records that are kept of a run in addition to its figures. They change neither the figures nor a cell.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RecordSpec {
     /// Every allocation and release of tensor memory, with its time, category, phase and module; for the report's curves,
@@ -233,12 +234,24 @@ pub struct RecordSpec {
     /// `model` then names it in other specs. The study has one cell, which trains all weights; an adapter is always written.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub model: Option<PathBuf>,
+    /// Write a checkpoint every n optimizer steps, or after this share of all steps if it is below 1. A cell that was killed,
+    /// stopped or took too long goes on from its latest one, bit for bit; it lies in the cell's folder until the cell is
+    /// done. Needs the CPU. Default: none, as for 0.
+    #[serde(deserialize_with = "steps_or_ratio", skip_serializing_if = "Option::is_none")]
+    pub save_steps: Option<StepsOrRatio>,
+    /// How many checkpoints of a cell stay: the latest. Default: 2, so that there is one if the latest is damaged.
+    #[serde(deserialize_with = "one_or_more")]
+    #[schemars(range(min = 1))]
+    pub save_total_limit: usize,
     /// Print a line every n steps where progress is printed as lines (`--progress plain`). Default: a line every ten seconds
     /// at most.
     #[serde(deserialize_with = "positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub log_interval: Option<usize>,
 }
+
+/// Checkpoints of a cell that stay, unless a spec says how many.
+pub const DEFAULT_SAVE_TOTAL_LIMIT: usize = 2;
 
 impl Default for RecordSpec {
     /// The first step makes the optimizer's state; those after it are like any other.
@@ -247,6 +260,8 @@ impl Default for RecordSpec {
             timeline: false,
             timeline_steps: 3,
             model: None,
+            save_steps: None,
+            save_total_limit: DEFAULT_SAVE_TOTAL_LIMIT,
             log_interval: None,
         }
     }
@@ -446,6 +461,18 @@ fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::E
 /// Reads a count of 1 or more, or null.
 fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
     Option::deserialize(deserializer)?.map(check_count).transpose()
+}
+
+/// Reads whole steps from 1 on, or a share of them below it; 0 and null are none.
+fn steps_or_ratio<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<StepsOrRatio>, D::Error> {
+    match Option::<f64>::deserialize(deserializer)? {
+        Some(steps) if !(0.0..=1e15).contains(&steps) || steps >= 1.0 && steps.fract() != 0.0 => {
+            Err(de::Error::custom(format!(
+                "must be a whole number of steps, or a share of them below 1, got {steps}"
+            )))
+        }
+        steps => Ok(steps.filter(|steps| *steps > 0.0).map(StepsOrRatio)),
+    }
 }
 
 fn check_count<E: de::Error>(count: usize) -> Result<usize, E> {

@@ -55,6 +55,7 @@ pub fn ok(cell_id: &str) -> Record {
         wall_seconds: 12.5,
         measured: Some(Measured {
             steps: 3,
+            resumed_steps: Vec::new(),
             loss_first: 5.5,
             loss_last: 5.25,
             loss_eval: Some(5.375),
