@@ -52,9 +52,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Status, WorkerError> {
     provenance.found(found);
     let from = match arguments.trial {
         true => None,
-        false => checkpoint::latest(dir.path(), &provenance, &mut |text| {
-            print_event(&Event::Remark { text })
-        })?,
+        false => {
+            let mut on_remark = |text| print_event(&Event::Remark { text });
+            checkpoint::latest(dir.path(), &provenance, arguments.shares_machine, &mut on_remark)?
+        }
     };
     // A cell that goes on has the timeline of its first steps already.
     if let (Some(steps), None) = (arguments.timeline, &from) {
@@ -67,6 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Status, WorkerError> {
             every: StepsOrRatio(every),
             limit: arguments.save_total_limit,
         }),
+        shares_machine: arguments.shares_machine,
     };
     let outcome = in_pool(&cell, arguments, &roots, &dir, checkpoints);
 
@@ -96,6 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Status, WorkerError> {
         reason,
         attempt: arguments.attempt,
         retried: Vec::new(),
+        concurrent_cells: 1,
         started_at: humantime::format_rfc3339_millis(started_at).to_string(),
         wall_seconds: started.elapsed().as_secs_f64(),
         measured,

@@ -19,6 +19,7 @@ pub fn record(cell_id: &str, status: Status) -> Record {
         reason: None,
         attempt: 1,
         retried: Vec::new(),
+        concurrent_cells: 1,
         started_at: "2026-03-01T12:00:00Z".into(),
         wall_seconds: 12.5,
         measured: None,

@@ -75,7 +75,7 @@ fn killed(project: &Project) -> String {
 }
 
 /// The figures that two trainings of a cell share to the last bit: of its steps, and of its record.
-fn figures(cell: &Path) -> (Vec<Value>, Value, Option<Vec<u8>>) {
+pub fn figures(cell: &Path) -> (Vec<Value>, Value, Option<Vec<u8>>) {
     const OF_STEP: [&str; 9] = [
         "step",
         "loss",

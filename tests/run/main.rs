@@ -12,6 +12,7 @@ mod damage;
 mod environment;
 mod forgetting;
 mod hostile;
+mod jobs;
 mod ladder;
 mod outcomes;
 mod output;

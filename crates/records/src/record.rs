@@ -125,6 +125,10 @@ pub struct Record {
     /// The attempts of the same run before this one, whose process was killed or lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retried: Vec<Retried>,
+    /// The most cells that the run trained side by side while it trained this one, which is one of them. Times and speeds say
+    /// nothing above 1.
+    #[serde(default = "alone", skip_serializing_if = "is_alone")]
+    pub concurrent_cells: usize,
     /// RFC 3339, UTC.
     pub started_at: String,
     /// From the start of the cell's process to its end.
@@ -144,6 +148,16 @@ pub struct Record {
     /// older versions, and those of other programs until the run has read them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<BTreeMap<String, String>>,
+}
+
+/// A cell without others beside it.
+fn alone() -> usize {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_alone(cells: &usize) -> bool {
+    *cells == alone()
 }
 
 /// An attempt that was followed by another at once.

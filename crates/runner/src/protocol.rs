@@ -43,6 +43,9 @@ pub struct Arguments {
     /// The latest checkpoints that stay
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SAVE_TOTAL_LIMIT)]
     pub save_total_limit: usize,
+    /// Other cells may train beside this one, so that its times say nothing
+    #[arg(long)]
+    pub shares_machine: bool,
     /// SHA-256 of the file that the adapter's keys came from, for the record
     #[arg(long, value_name = "HASH")]
     pub adapter_config_sha256: Option<String>,
@@ -91,6 +94,7 @@ impl Arguments {
             save_model,
             save_steps,
             save_total_limit,
+            shares_machine,
             adapter_config_sha256,
             trial,
         } = self;
@@ -114,6 +118,9 @@ impl Arguments {
         if let Some(steps) = save_steps {
             line.extend(["--save-steps".into(), steps.to_string().into()]);
             line.extend(["--save-total-limit".into(), save_total_limit.to_string().into()]);
+        }
+        if *shares_machine {
+            line.push("--shares-machine".into());
         }
         if let Some(hash) = adapter_config_sha256 {
             line.extend(["--adapter-config-sha256".into(), hash.into()]);
@@ -195,6 +202,7 @@ mod tests {
             save_model: Some("models/x".into()),
             save_steps: Some(0.125),
             save_total_limit: 3,
+            shares_machine: true,
             adapter_config_sha256: Some("0f".into()),
             trial: true,
         };

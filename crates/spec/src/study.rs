@@ -8,7 +8,7 @@ use base::text::{Mistake, nearest, quoted};
 use cell::Cell;
 use hub::{Roots, Snapshot};
 use indexmap::IndexMap;
-use options::StepsOrRatio;
+use options::{ByteSize, StepsOrRatio};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value as Json;
@@ -19,6 +19,7 @@ use super::by_key::{self, Untyped};
 use super::claim::Claim;
 use super::fit::FitSpec;
 use super::invocation::Invocation;
+use super::jobs::Jobs;
 use super::lineage::{Fallback, Lineage};
 use super::normal_path::normal_path;
 use super::on_oom::OnOom;
@@ -68,6 +69,18 @@ pub struct Study {
     /// the cells' `torch` keys name. Default: that of an active virtual environment, `.venv` beside the spec, or python3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<String>,
+    /// Cells that train side by side on this machine: a number, or auto for as many as threads and memory are there for. More than
+    /// one needs `speeds: false`. Default: 1.
+    #[serde(default, skip_serializing_if = "Jobs::is_one")]
+    #[schemars(with = "Option<Jobs>")]
+    pub jobs: Jobs,
+    /// Memory of all cells that train side by side, such as 8GiB. Default: what is free when the run starts, less a tenth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs_memory: Option<ByteSize>,
+    /// False if times and speeds are not measured, so that cells may share the machine: reports then show none. Default: true.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    #[schemars(with = "Option<bool>")]
+    pub speeds: bool,
     /// Limits that end a cell.
     #[serde(default)]
     #[schemars(with = "Option<Limits>")]
@@ -382,8 +395,13 @@ impl Study {
         let same = same.map(|_| {
             Mistake::new("a run would replace the published report").help("give it another name than `output`")
         });
+        let side_by_side = (self.speeds && !self.jobs.is_one()).then(|| {
+            Mistake::new("cells that share the machine say nothing of speeds, which this study measures")
+                .help("write `speeds: false`, and reports show none; or leave `jobs` at 1")
+        });
         let found = [
             ("name", check_name(&self.name)),
+            ("jobs", side_by_side),
             ("report.template", check_template(self.report.template())),
             ("report.output", empty(output)),
             ("report.publish", empty(publish).or(same)),
@@ -442,6 +460,15 @@ fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserial
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
 fn is_zero(count: &u32) -> bool {
     *count == 0
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_true(flag: &bool) -> bool {
+    *flag
 }
 
 fn one() -> usize {

@@ -32,6 +32,9 @@ pub struct Checkpoints {
     pub from: Option<Opened>,
     /// `None` for a run that writes none.
     pub saving: Option<Saving>,
+    /// True if other cells may train beside this one. Its times are then no measurement, and are not gone on with by a run
+    /// that measures them.
+    pub shares_machine: bool,
 }
 
 impl Checkpoints {
@@ -59,6 +62,7 @@ impl Checkpoints {
 struct Header<'a> {
     provenance: Cow<'a, Provenance>,
     carried: Cow<'a, Carried>,
+    shares_machine: bool,
     memory: Cow<'a, LoopMemory>,
     steps: Cow<'a, [Step]>,
 }
@@ -95,7 +99,7 @@ pub struct Opened {
 }
 
 /// The latest checkpoint in the cell's folder `dir` that holds and is of this provenance, but for its data, which no run
-/// has read yet. `on_remark` is told of those that do not. It removes
+/// has read yet. `on_remark` is told of those that do not, and of one without speeds if this run measures them. It removes
 /// those that cannot be gone on from, which would count among the latest.
 ///
 /// # Errors
@@ -103,6 +107,7 @@ pub struct Opened {
 pub fn latest(
     dir: &Path,
     provenance: &Provenance,
+    shares_machine: bool,
     on_remark: &mut dyn FnMut(String),
 ) -> Result<Option<Opened>, TrainError> {
     for checkpoint in Checkpoint::all(&CellDir::new(dir))? {
@@ -121,10 +126,13 @@ pub fn latest(
             init_adapter_sha256: provenance.init_adapter_sha256.clone(),
             ..opened.header.provenance.clone().into_owned()
         };
-        if saved.is_like(provenance) {
-            return Ok(Some(opened));
+        match saved.is_like(provenance) {
+            false => on_remark(opened.left_out("another build, processor or environment")),
+            true if opened.header.shares_machine && !shares_machine => {
+                on_remark(opened.left_out("a run that measured no speeds"));
+            }
+            true => return Ok(Some(opened)),
         }
-        on_remark(opened.left_out("another build, processor or environment"));
         checkpoint.remove()?;
     }
     Ok(None)
@@ -187,6 +195,7 @@ pub(super) struct Writer<'a> {
     every: usize,
     limit: usize,
     provenance: &'a Provenance,
+    shares_machine: bool,
     carried: &'a Carried,
 }
 
@@ -199,6 +208,7 @@ impl<'a> Writer<'a> {
             every: saving.every.of(steps).max(1),
             limit: saving.limit,
             provenance: &checkpoints.provenance,
+            shares_machine: checkpoints.shares_machine,
             carried,
         })
     }
@@ -220,6 +230,7 @@ impl<'a> Writer<'a> {
                 let header = Header {
                     provenance: Cow::Borrowed(self.provenance),
                     carried: Cow::Borrowed(self.carried),
+                    shares_machine: self.shares_machine,
                     memory: Cow::Borrowed(memory),
                     steps: Cow::Borrowed(&*steps),
                 };

@@ -51,6 +51,7 @@ pub fn ok(cell_id: &str) -> Record {
         reason: None,
         attempt: 1,
         retried: Vec::new(),
+        concurrent_cells: 1,
         started_at: "2026-03-01T12:00:00Z".into(),
         wall_seconds: 12.5,
         measured: Some(Measured {
