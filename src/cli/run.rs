@@ -68,6 +68,10 @@ pub(super) struct Args {
     /// Exit code 1 if a claim's verdict is unexpected. A spec expects `supported`, unless it says otherwise
     #[arg(long, conflicts_with = "dry_run")]
     check: bool,
+    /// Cells that train side by side: a number, or `auto` for as many as threads and memory are there for, as the key `jobs`.
+    /// More than one needs `speeds: false`
+    #[arg(long, value_name = "N")]
+    jobs: Option<String>,
     /// Train nothing; list the cells and what would be done
     #[arg(long)]
     dry_run: bool,
@@ -120,6 +124,7 @@ fn engine_parser() -> impl TypedValueParser<Value = Engine> {
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     // Load the spec, or write one.
+    args.set.extend(args.jobs.iter().map(|jobs| format!("jobs={jobs}")));
     if let Some(engine) = args.engine {
         args.set.push(format!("engine={}", engine.name()));
         args.set.push(format!("stack={}", engine.stack().name()));

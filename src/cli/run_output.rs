@@ -86,7 +86,7 @@ pub(super) fn summary(study: &Study, summary: &Summary, dir: &StudyDir) -> Strin
         for Finished { task, record } in &summary.finished {
             let cell = &study.cells[task.index].cell;
             let batch = shows_batch.then(|| cell.batch_size.into()).into_iter();
-            let values = batch.chain(figures(cell, record));
+            let values = batch.chain(figures(cell, record, study.speeds));
             table.rows.push(cell_row(study, task.index, Format::Table, values));
         }
         lines.extend([String::new(), table.aligned()]);
@@ -127,7 +127,7 @@ pub(super) fn summary(study: &Study, summary: &Summary, dir: &StudyDir) -> Strin
 const LOG_LINES: usize = 5;
 
 /// The columns of a finished cell from its status on.
-fn figures(cell: &Cell, record: &Record) -> [Value; 6] {
+fn figures(cell: &Cell, record: &Record, has_speeds: bool) -> [Value; 6] {
     let measured = record.measured.as_ref();
     let share = measured.and_then(|measured| {
         let (all, trained) = (measured.parameter_count as f64, measured.trainable_count as f64);
@@ -136,7 +136,13 @@ fn figures(cell: &Cell, record: &Record) -> [Value; 6] {
     [
         record.status.name().into(),
         measured.map_or_else(|| ABSENT.into(), |measured| format!("{:.4}", measured.loss_last).into()),
-        or_absent(measured.map(|measured| measured.step_seconds_median), format::seconds).into(),
+        or_absent(
+            measured
+                .filter(|_| has_speeds)
+                .map(|measured| measured.step_seconds_median),
+            format::seconds,
+        )
+        .into(),
         or_absent(
             measured.and_then(|measured| measured.allocated_peak_bytes),
             format::bytes,

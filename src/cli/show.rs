@@ -186,6 +186,7 @@ fn for_people(
         cell,
         lineage,
         record,
+        hides_speeds: false,
         prediction,
     }])?;
     let rows = entries(&frame)?;

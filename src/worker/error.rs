@@ -25,7 +25,7 @@ pub enum WorkerError {
         /// The system's reason.
         source: io::Error,
     },
-    /// The inputs of another engine cannot be written.
+    /// The inputs of another engine cannot be written, or the checkpoints not be read.
     #[error(transparent)]
     Inputs(#[from] train::TrainError),
     /// `cell.yaml` is damaged.

@@ -12,11 +12,13 @@ use base::text::with_causes;
 use cell::Cell;
 use hub::{Roots, Snapshot};
 use memory::timeline;
+use options::StepsOrRatio;
 use records::store::{CellDir, read_cell_yaml, write_record};
 use records::{Event, Record, Status};
 use runner::protocol::{Arguments, event_line, oom_file, snapshots_file};
 use runner::provenance;
 use trace::Category;
+use train::checkpoint::{self, Checkpoints, Saving};
 use train::{Outputs, TrainError, Trained};
 
 use super::{WorkerError, environment, machine};
@@ -44,20 +46,36 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Status, WorkerError> {
     environment::start_threads(&cell)?;
     let found = machine::found(&cell);
     print_event(&Event::Started(Box::new(found.clone())));
-    if let Some(steps) = arguments.timeline {
+    let roots = Roots::new(&arguments.base_dir).with_snapshots(read_snapshots(&dir)?);
+    let adapter_config = arguments.adapter_config_sha256.clone();
+    let mut provenance = provenance(&cell, &roots, adapter_config, |name| std::env::var(name).ok());
+    provenance.found(found);
+    let from = match arguments.trial {
+        true => None,
+        false => {
+            let mut on_remark = |text| print_event(&Event::Remark { text });
+            checkpoint::latest(dir.path(), &provenance, arguments.shares_machine, &mut on_remark)?
+        }
+    };
+    // A cell that goes on has the timeline of its first steps already.
+    if let (Some(steps), None) = (arguments.timeline, &from) {
         timeline::start(create(dir.timeline())?, steps).map_err(WorkerError::Timeline)?;
     }
-
-    let roots = Roots::new(&arguments.base_dir).with_snapshots(read_snapshots(&dir)?);
-    let outcome = in_pool(&cell, arguments, &roots, &dir);
+    let checkpoints = Checkpoints {
+        provenance: provenance.clone(),
+        from,
+        saving: arguments.save_steps.map(|every| Saving {
+            every: StepsOrRatio(every),
+            limit: arguments.save_total_limit,
+        }),
+        shares_machine: arguments.shares_machine,
+    };
+    let outcome = in_pool(&cell, arguments, &roots, &dir, checkpoints);
 
     if let Err(error) = timeline::finish() {
         // The figures stand without a timeline.
         let _ = writeln!(stderr(), "warning: the timeline ends early: {error}");
     }
-    let adapter_config = arguments.adapter_config_sha256.clone();
-    let mut provenance = provenance(&cell, &roots, adapter_config, |name| std::env::var(name).ok());
-    provenance.found(found);
     let (status, reason, measured) = match outcome {
         Ok(Some(Trained {
             measured,
@@ -80,6 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Status, WorkerError> {
         reason,
         attempt: arguments.attempt,
         retried: Vec::new(),
+        concurrent_cells: 1,
         started_at: humantime::format_rfc3339_millis(started_at).to_string(),
         wall_seconds: started.elapsed().as_secs_f64(),
         measured,
@@ -131,7 +150,13 @@ enum Failure {
 
 /// Trains on one of the pool's threads, which then computes with the others instead of waiting for them. A panic is an
 /// error like any other. A trial has no figures.
-fn in_pool(cell: &Cell, arguments: &Arguments, roots: &Roots, dir: &CellDir) -> Result<Option<Trained>, Failure> {
+fn in_pool(
+    cell: &Cell,
+    arguments: &Arguments,
+    roots: &Roots,
+    dir: &CellDir,
+    checkpoints: Checkpoints,
+) -> Result<Option<Trained>, Failure> {
     let options = cell.train_options();
     let model = arguments.save_model.as_ref().map(|dir| arguments.base_dir.join(dir));
     let out = Outputs {
@@ -141,7 +166,7 @@ fn in_pool(cell: &Cell, arguments: &Arguments, roots: &Roots, dir: &CellDir) -> 
     let train = || {
         rayon::scope(|_| match arguments.trial {
             true => train::trial(&options, roots, dir.path()).map(|()| None),
-            false => train::run(&options, roots, out, &mut print_event).map(Some),
+            false => train::run(&options, roots, out, Some(checkpoints), &mut print_event).map(Some),
         })
     };
     match catch_unwind(AssertUnwindSafe(train)) {

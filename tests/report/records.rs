@@ -19,6 +19,7 @@ pub fn record(cell_id: &str, status: Status) -> Record {
         reason: None,
         attempt: 1,
         retried: Vec::new(),
+        concurrent_cells: 1,
         started_at: "2026-03-01T12:00:00Z".into(),
         wall_seconds: 12.5,
         measured: None,
@@ -76,6 +77,7 @@ fn measured(cell: &Cell) -> Measured {
     let speed = if cell.dtype == Dtype::Int4 { 1700.0 } else { 2100.0 } - 4.0 * rank as f64 + cell.seed as f64 * 13.0;
     Measured {
         steps: 3,
+        resumed_steps: Vec::new(),
         loss_first: 10.8,
         loss_last: 10.5 - 0.01 * rank as f64 + 0.002 * cell.seed as f64,
         loss_eval: Some(10.6 - 0.008 * rank as f64 + 0.002 * cell.seed as f64),

@@ -61,6 +61,11 @@ impl Running {
     }
 
     fn find_child(&self) -> Option<Pid> {
+        self.children().into_iter().next()
+    }
+
+    /// The processes that train.
+    pub fn children(&self) -> Vec<Pid> {
         let parent = format!("PPid:\t{}", self.run.id());
         let is_child = |pid: &i32| {
             let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -69,7 +74,7 @@ impl Running {
         let pids = fs::read_dir("/proc")
             .unwrap()
             .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
-        Pid::from_raw(pids.into_iter().find(is_child)?)
+        pids.into_iter().filter(is_child).filter_map(Pid::from_raw).collect()
     }
 
     pub fn wait(mut self) -> ExitStatus {

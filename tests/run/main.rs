@@ -5,12 +5,14 @@
 
 mod adapters;
 mod background;
+mod checkpoints;
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;
 mod environment;
 mod forgetting;
 mod hostile;
+mod jobs;
 mod ladder;
 mod outcomes;
 mod output;

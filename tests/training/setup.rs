@@ -136,6 +136,7 @@ impl Run {
                     dir: dir.path(),
                     model: None,
                 },
+                None,
                 &mut |_| (),
             )
         })?;

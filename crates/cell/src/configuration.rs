@@ -20,7 +20,7 @@ use options::{
     DEFAULT_BLOCK_SIZE, DEFAULT_LABELS, Data, Distributed, Dtype, Engine, ExcludedModules, FloatDtype, Ia3,
     InstructionSetChoice, LnTuning, Loha, Lokr, Lora, LoraATraining, Loss, LossScaling, LrScheduler, LrSchedulerKwargs,
     Measure, Miss, NamePattern, Offload, Oft, Optimizer, PackingAttention, PackingSeparator, Padding, PrefixTuning,
-    PromptTuning, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Vera, WarmupSteps, Weights,
+    PromptTuning, QuantType, Stack, StepsOrRatio, Synthetic, TargetModules, Task, Upcast, Vera, Weights,
 };
 
 /// Optimizer steps if neither `max_steps` nor `num_train_epochs` is given.
@@ -809,7 +809,7 @@ cell_keys! {
             acts: [candle(LORA, "0.5", &[Loss])],
         }
         /// Those steps in place of their share; below 1 it is their share, too. Default, and of 0: as warmup_ratio says.
-        warmup_steps: Option<WarmupSteps> = None => {
+        warmup_steps: Option<StepsOrRatio> = None => {
             plain: |steps, _| steps.filter(|steps| steps.0 > 0.0),
             heeded: |cell| cell.measure == Measure::Epoch && cell.lr_scheduler_type != LrScheduler::Constant,
             idle: NO_WARMUP,

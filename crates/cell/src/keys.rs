@@ -120,6 +120,8 @@ fn matches(pattern: &str, path: &[String]) -> bool {
 
 /// A key that was one of PyTorch's stack alone, and where it is now.
 const FROM_TORCH: (&str, &str) = ("torch.loss", "loss");
+/// A key of PyTorch's stack that is another one of studies.
+const OF_STUDIES: &str = "save_steps";
 
 /// The place of a key that has moved, or that PEFT has at the top: `torch.use_cache` for `use_cache`, `lora.use_rslora`
 /// for `use_rslora`.
@@ -128,7 +130,7 @@ pub fn moved(name: &str) -> Option<&'static str> {
         return Some(FROM_TORCH.1);
     }
     // PEFT's `r` is a key of its own, though OFT has another one.
-    if crate::aliases().iter().any(|(alias, _)| *alias == name) {
+    if name == OF_STUDIES || crate::aliases().iter().any(|(alias, _)| *alias == name) {
         return None;
     }
     let is_map = |map: &str| map == "torch" || Adapter::named(map).is_some();

@@ -28,7 +28,7 @@ pub use ::options::{
     Device, Distributed, Dtype, Elements, Engine, FloatDtype, Generation, InstructionSet, InstructionSetChoice,
     Invalid, Lengths, LoraATraining, Loss, LossScaling, LrScheduler, LrSchedulerKwargs, Measure, Offload,
     OffloadDevice, OffloadedBlocks, Optimizer, OutputLifetime, PackingAttention, PackingSeparator, PackingStrategy,
-    Padding, QuantType, ShardingStrategy, Stack, Synthetic, TargetModules, Task, Upcast, WarmupSteps, Weights,
+    Padding, QuantType, ShardingStrategy, Stack, StepsOrRatio, Synthetic, TargetModules, Task, Upcast, Weights,
     ZeroGrad,
 };
 pub use allocator::Allocator;

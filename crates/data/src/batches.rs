@@ -216,6 +216,12 @@ impl Iterator for Batches<'_> {
         }))
     }
 
+    /// Passes over steps without reading their ids.
+    fn nth(&mut self, steps: usize) -> Option<Self::Item> {
+        self.order.by_ref().take(steps).for_each(drop);
+        self.next()
+    }
+
     fn size_hint(&self) -> (usize, Option<usize>) {
         self.order.size_hint()
     }
@@ -393,6 +399,21 @@ mod tests {
                 }
                 assert_eq!((order.len(), order.next()), (0, None));
             }
+        }
+    }
+
+    #[test]
+    fn steps_that_are_passed_over_change_none_after_them() {
+        let options = DataOptions {
+            longest_first: true,
+            ..options(2, 2)
+        };
+        let data = dataset(&options, 10);
+        let all: Vec<_> = steps(&data, &options).iter().map(first_ids).collect();
+        for passed in [0, 1, 4, all.len(), all.len() + 1] {
+            let rest = data.batches(&options, &config()).skip(passed);
+            let rest: Vec<_> = rest.map(|step| first_ids(&step.unwrap())).collect();
+            assert_eq!(rest, all[passed.min(all.len())..]);
         }
     }
 

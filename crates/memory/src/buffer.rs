@@ -110,6 +110,16 @@ impl<T> Buffer<T> {
         }
     }
 
+    /// The elements as bytes, in this machine's order, to be saved or restored; none in a dry run.
+    pub fn as_bytes_mut(&mut self) -> &mut [u8]
+    where
+        T: Plain,
+    {
+        let values = self.values_mut();
+        // SAFETY: numbers have no gaps between their bytes, and each pattern of bits is a value.
+        unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
+    }
+
     /// Records what the memory holds in the timeline: its format by one of the names that
     /// [`dtype_name`](super::dtype_name) returns, and its dimensions. Without a recording, this only reads a flag.
     #[inline]
@@ -213,6 +223,18 @@ mod tests {
         let allocated: Vec<_> = allocated.collect();
         assert_eq!(allocated, [(4 << 45, Category::Temporary), (12, Category::Parameter)]);
         assert!(!is_dry_run() && Buffer::<f32>::zeros(2).values() == [0.0, 0.0]);
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_elements() {
+        let mut buffer = Buffer::from(vec![1.5f32, -2.0]);
+        assert_eq!(
+            *buffer.as_bytes_mut(),
+            [1.5f32.to_ne_bytes(), (-2f32).to_ne_bytes()].concat()
+        );
+        buffer.as_bytes_mut()[4..].copy_from_slice(&0.25f32.to_ne_bytes());
+        assert_eq!(buffer.values(), [1.5, 0.25]);
+        assert!(Buffer::<f32>::empty().as_bytes_mut().is_empty());
     }
 
     #[test]

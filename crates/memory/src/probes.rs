@@ -62,6 +62,11 @@ pub fn process_peak_bytes() -> Option<u64> {
     kibibytes("/proc/self/status", "VmHWM:")
 }
 
+/// Highest resident set of another process since it began, in bytes.
+pub fn process_peak_bytes_of(process: u32) -> Option<u64> {
+    kibibytes(&format!("/proc/{process}/status"), "VmHWM:")
+}
+
 /// Resets the highest resident set to the present one. Returns false if the system cannot.
 pub fn reset_process_peak() -> bool {
     fs::write("/proc/self/clear_refs", "5").is_ok()
@@ -151,6 +156,8 @@ mod tests {
         let resident = process_bytes().unwrap();
         assert!(resident > 100_000, "{resident}");
         assert!(process_peak_bytes().unwrap() >= resident / 2);
+        assert!(process_peak_bytes_of(std::process::id()).unwrap() >= resident / 2);
+        assert_eq!(process_peak_bytes_of(u32::MAX), None);
         assert!(system_total_bytes().unwrap() >= system_available_bytes().unwrap());
         assert!(page_faults().unwrap() > 0);
         assert_eq!(kibibytes("/proc/self/status", "NoSuchKey:"), None);

@@ -35,7 +35,7 @@ struct Output {
 
 /// True during a recording.
 #[inline]
-pub(super) fn is_recording() -> bool {
+pub fn is_recording() -> bool {
     RECORDING.load(Ordering::Relaxed)
 }
 

@@ -9,6 +9,7 @@
 pub mod activation;
 pub mod adapter;
 pub mod attention;
+mod carried;
 pub mod classifier;
 mod convert;
 pub mod decoder_block;
@@ -42,5 +43,6 @@ mod virtual_rows;
 pub mod virtual_tokens;
 pub mod weight;
 
+pub use carried::Carrier;
 pub use pass::{DropoutPass, Pass};
 pub use plain_ops::with_plain_ops;

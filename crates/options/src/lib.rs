@@ -26,6 +26,7 @@ mod packing;
 mod pattern;
 mod prompt_template;
 mod schedule;
+mod steps_or_ratio;
 mod target_modules;
 mod train;
 
@@ -59,6 +60,7 @@ pub use optimizer_name::{Optimizer, UpdateRule, has_8bit_states};
 pub use packing::{Packing, PackingAttention, PackingSeparator, PackingStrategy};
 pub use pattern::{NamePattern, Patterns, matching};
 pub use prompt_template::{PromptPart, PromptTemplate};
-pub use schedule::{Kwarg, LrScheduler, LrSchedulerKwargs, Ramp, ScheduleOptions, WarmupSteps};
+pub use schedule::{Kwarg, LrScheduler, LrSchedulerKwargs, Ramp, ScheduleOptions};
+pub use steps_or_ratio::StepsOrRatio;
 pub use target_modules::{TargetModules, ends_in};
 pub use train::TrainOptions;

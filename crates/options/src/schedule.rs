@@ -1,10 +1,9 @@
 //! The learning rate over the steps, in transformers' words.
 
-use std::borrow::Cow;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize, Serializer};
-
+use crate::StepsOrRatio;
 use crate::invalid::{Invalid, number};
 
 /// The learning rate after the warm-up: the names of transformers' `SchedulerType`.
@@ -124,31 +123,6 @@ pub enum Kwarg {
     StableDecay,
 }
 
-/// A warm-up: whole steps from 1 on, or a share of all steps below it, as transformers reads `warmup_steps`.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(transparent)]
-pub struct WarmupSteps(pub f64);
-
-/// Whole numbers are written as such.
-impl Serialize for WarmupSteps {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0.fract() == 0.0 && self.0 >= 0.0 {
-            true => serializer.serialize_u64(self.0 as u64),
-            false => serializer.serialize_f64(self.0),
-        }
-    }
-}
-
-impl JsonSchema for WarmupSteps {
-    fn schema_name() -> Cow<'static, str> {
-        "WarmupSteps".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "number", "minimum": 0 })
-    }
-}
-
 /// The learning rate over the steps.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScheduleOptions {
@@ -159,7 +133,7 @@ pub struct ScheduleOptions {
     /// Part of the steps over which the rate rises linearly from 0.
     pub warmup_ratio: f64,
     /// Those steps, in its place.
-    pub warmup_steps: Option<WarmupSteps>,
+    pub warmup_steps: Option<StepsOrRatio>,
     /// Numbers of the curve.
     pub kwargs: LrSchedulerKwargs,
 }
@@ -167,11 +141,9 @@ pub struct ScheduleOptions {
 impl ScheduleOptions {
     /// Steps of warm-up out of so many.
     pub fn warmup(&self, steps: usize) -> usize {
-        let share = |share: f64| (steps as f64 * share).ceil() as usize;
         match self.warmup_steps {
-            Some(WarmupSteps(warmup)) if warmup >= 1.0 => warmup as usize,
-            Some(WarmupSteps(warmup)) if warmup > 0.0 => share(warmup),
-            _ => share(self.warmup_ratio),
+            Some(StepsOrRatio(warmup)) if warmup > 0.0 => StepsOrRatio(warmup).of(steps),
+            _ => (steps as f64 * self.warmup_ratio).ceil() as usize,
         }
     }
 

@@ -47,6 +47,20 @@ pub struct Provenance {
 }
 
 impl Provenance {
+    /// True if the two can be the origin of one cell's figures: the same build on the same processor, with the same data.
+    /// The system and its memory may differ.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let of_figures = |provenance: &Self| {
+            let mut provenance = provenance.clone();
+            if let Some(machine) = &mut provenance.machine {
+                machine.memory_bytes = None;
+                machine.os.clear();
+            }
+            provenance
+        };
+        of_figures(self) == of_figures(other)
+    }
+
     /// Takes over what the worker found out.
     pub fn found(&mut self, found: Found) {
         self.engine = Some(found.engine);

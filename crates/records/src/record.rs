@@ -125,6 +125,10 @@ pub struct Record {
     /// The attempts of the same run before this one, whose process was killed or lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retried: Vec<Retried>,
+    /// The most cells that the run trained side by side while it trained this one, which is one of them. Times and speeds say
+    /// nothing above 1.
+    #[serde(default = "alone", skip_serializing_if = "is_alone")]
+    pub concurrent_cells: usize,
     /// RFC 3339, UTC.
     pub started_at: String,
     /// From the start of the cell's process to its end.
@@ -144,6 +148,16 @@ pub struct Record {
     /// older versions, and those of other programs until the run has read them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<BTreeMap<String, String>>,
+}
+
+/// A cell without others beside it.
+fn alone() -> usize {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_alone(cells: &usize) -> bool {
+    *cells == alone()
 }
 
 /// An attempt that was followed by another at once.
@@ -166,6 +180,9 @@ pub struct Retried {
 pub struct Measured {
     /// Optimizer steps.
     pub steps: usize,
+    /// Steps after which training went on from a checkpoint, in a new process; absent if one process took all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resumed_steps: Vec<usize>,
     /// The first step's loss.
     #[serde(deserialize_with = "nan_where_null")]
     #[schemars(schema_with = "number_or_null")]
@@ -191,7 +208,7 @@ pub struct Measured {
     /// Samples without a predicted token; absent if none was left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_left_out: Option<LeftOut>,
-    /// Steps that the speeds are taken from: all but the first two, which warm up, or the last one of fewer.
+    /// Steps that the speeds are taken from: all but the first two of a process, which warm up, or the last one of fewer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps_timed: Option<usize>,
     /// Median over the timed steps.

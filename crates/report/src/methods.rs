@@ -250,6 +250,7 @@ mod tests {
             cell,
             lineage: &Lineage::Written,
             record: Some(record),
+            hides_speeds: false,
             prediction: None,
         });
         let frame = build(&rows.collect::<Vec<_>>()).unwrap();
@@ -303,6 +304,7 @@ mod tests {
                 cell: &cell,
                 lineage: &Lineage::Written,
                 record: None,
+                hides_speeds: false,
                 prediction: None,
             };
             super::name(&entries(&build(&[row]).unwrap()).unwrap()[0])

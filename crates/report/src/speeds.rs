@@ -44,7 +44,7 @@ pub(crate) struct Speed {
 pub(crate) struct Speeds {
     /// The speeds that are compared.
     pub of: Speed,
-    /// False if the noise of a configuration's speed forbids to compare it with others.
+    /// False if the noise of a configuration's speed forbids to compare it with others, or none was measured.
     pub comparable: bool,
     /// A sentence: why they are not comparable. `None` if they are.
     pub remark: Option<String>,
@@ -53,6 +53,13 @@ pub(crate) struct Speeds {
 /// The judgement on the speeds of these groups.
 pub(crate) fn speeds<'g>(groups: impl IntoIterator<Item = &'g Group> + Clone) -> Speeds {
     let of = compared(groups.clone());
+    if are_unmeasured(groups.clone()) {
+        return Speeds {
+            of,
+            comparable: false,
+            remark: Some("Speeds were not measured, as cells may share the machine.".into()),
+        };
+    }
     let noises = groups.into_iter().filter_map(|group| noise(group, of));
     let most = noises.fold(0.0, f64::max);
     let is_noisy = most > MOST_NOISE;
@@ -67,6 +74,13 @@ pub(crate) fn speeds<'g>(groups: impl IntoIterator<Item = &'g Group> + Clone) ->
         comparable: !is_noisy,
         remark: is_noisy.then(remark),
     }
+}
+
+/// True if cells trained well, and none has a speed.
+fn are_unmeasured<'g>(groups: impl IntoIterator<Item = &'g Group>) -> bool {
+    let cells = groups.into_iter().flat_map(|group| &group.cells);
+    let mut trained = cells.filter(|cell| cell.is_ok()).peekable();
+    trained.peek().is_some() && trained.all(|cell| cell.number(ALL.column).is_none())
 }
 
 /// The speeds of real tokens if some configuration has padding or separators and these speeds are known of all: a model

@@ -37,6 +37,8 @@ pub struct Collection {
     pub unproven: usize,
     /// Files that could not be read. Their cells have no record here.
     pub unreadable: Vec<Unreadable>,
+    /// True if the study measures no speeds: its frame then has none.
+    pub hides_speeds: bool,
 }
 
 /// The reason why a cell's record, prediction or configuration is not used.
@@ -59,7 +61,10 @@ pub enum Unreadable {
 /// # Errors
 /// The folder cannot be listed.
 pub fn collect(dir: &StudyDir, study: &Study, all: bool) -> Result<Collection, StoreError> {
-    let mut collection = Collection::default();
+    let mut collection = Collection {
+        hides_speeds: !study.speeds,
+        ..Collection::default()
+    };
     for study_cell in &study.cells {
         let (record, prediction) = collection.read(&dir.cell(&study_cell.id));
         collection.cells.push(Collected {
@@ -141,6 +146,7 @@ impl Collection {
                 cell: &collected.cell,
                 lineage: &collected.lineage,
                 record: collected.record.as_ref(),
+                hides_speeds: self.hides_speeds,
                 prediction: collected.prediction.as_ref(),
             })
             .collect();

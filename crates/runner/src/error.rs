@@ -28,6 +28,8 @@ pub enum RunError {
     Resolve(#[source] Box<PlanError>),
     #[error("a result cannot be kept; those before it are, and the same command goes on from there")]
     Store(#[from] StoreError),
+    #[error("cannot wait for the process of a cell; the cells that finished are kept")]
+    Wait(#[source] io::Error),
     #[error("cannot find this program")]
     Program(#[source] io::Error),
     #[error("cannot catch signals")]

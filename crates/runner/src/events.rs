@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::io::{self, Write, stderr};
 use std::process;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
@@ -41,8 +41,10 @@ pub(super) struct Events {
     signals: Handle,
     /// True while signals go to the queue. Else they end this process.
     queues: Arc<AtomicBool>,
-    /// The first signal that asked this run to stop.
-    interrupted: Option<c_int>,
+    /// The first signal that asked this run to stop; 0 for none.
+    interrupted: Arc<AtomicI32>,
+    /// The number of the next child.
+    serial: usize,
 }
 
 /// Signals go to the queue until this is dropped.
@@ -64,15 +66,19 @@ impl Events {
         let (sender, receiver) = mpsc::channel();
         let signals = Signals::new([SIGINT, SIGTERM]).map_err(RunError::Signals)?;
         let handle = signals.handle();
-        let queues = Arc::new(AtomicBool::new(false));
-        let (forward, are_queued) = (sender.clone(), Arc::clone(&queues));
-        spawn("signals", move || forward_signals(signals, &forward, &are_queued)).map_err(RunError::Signals)?;
+        let (queues, interrupted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicI32::new(0)));
+        let (forward, are_queued, first) = (sender.clone(), Arc::clone(&queues), Arc::clone(&interrupted));
+        spawn("signals", move || {
+            forward_signals(signals, &forward, &are_queued, &first)
+        })
+        .map_err(RunError::Signals)?;
         Ok(Self {
             queues,
             sender,
             receiver,
             signals: handle,
-            interrupted: None,
+            interrupted,
+            serial: 0,
         })
     }
 
@@ -89,23 +95,24 @@ impl Events {
         self.sender.clone()
     }
 
+    /// A number for a child, which no other has.
+    pub(super) fn serial(&mut self) -> usize {
+        self.serial += 1;
+        self.serial
+    }
+
     /// The next message; `None` after `timeout`. Without a timeout it waits for ever.
     pub(super) fn receive(&mut self, timeout: Option<Duration>) -> Option<Message> {
-        let message = match timeout {
+        match timeout {
             // This holds a sender itself, so the queue is never disconnected.
             None => self.receiver.recv().ok(),
             Some(timeout) => self.receiver.recv_timeout(timeout).ok(),
-        };
-        if let Some(Message::Signal(signal)) = message {
-            self.interrupted.get_or_insert(signal);
         }
-        message
     }
 
     /// The first signal that asked this run to stop.
-    pub(super) fn interrupted(&mut self) -> Option<c_int> {
-        while self.interrupted.is_none() && self.receive(Some(Duration::ZERO)).is_some() {}
-        self.interrupted
+    pub(super) fn interrupted(&self) -> Option<c_int> {
+        Some(self.interrupted.load(SeqCst)).filter(|signal| *signal != 0)
     }
 }
 
@@ -127,16 +134,14 @@ pub(super) fn end_at_once(signal: c_int) -> ! {
 }
 
 /// While signals are queued, the first is a request. The second ends this process by default, and its child with it.
-fn forward_signals(mut signals: Signals, forward: &Sender<Message>, are_queued: &AtomicBool) {
-    let mut asked = false;
+fn forward_signals(mut signals: Signals, forward: &Sender<Message>, are_queued: &AtomicBool, first: &AtomicI32) {
     for signal in signals.forever() {
         if !are_queued.load(SeqCst) {
             end_at_once(signal);
         }
-        if asked {
+        if first.compare_exchange(0, signal, SeqCst, SeqCst).is_err() {
             let _ = emulate_default_handler(signal);
         }
-        asked = true;
         if forward.send(Message::Signal(signal)).is_err() {
             return;
         }

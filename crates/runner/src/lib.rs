@@ -1,4 +1,4 @@
-//! Runs a study: one cell after another, each in a process of its own. A crash, a kill or an out-of-memory is an
+//! Runs a study: one cell after another or several side by side, each in a process of its own. A crash, a kill or an out-of-memory is an
 //! outcome and does not end the run. The results on disk are complete at any moment: a run can be killed and started
 //! again.
 
@@ -6,6 +6,7 @@ mod attempt;
 mod error;
 mod events;
 mod fetch;
+mod job;
 mod ladder;
 mod larger;
 mod lock;
@@ -17,7 +18,9 @@ mod progress;
 pub mod protocol;
 mod provenance;
 mod python;
+mod room;
 mod run;
+mod running;
 pub mod samples;
 mod schedule;
 mod status;

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use cell::{Cell, Engine};
 use options::InstructionSet;
+use plan::{PlanError, Planner, advice};
 use records::WorkerMachine;
 use records::prediction::Prediction;
+use spec::{Study, StudyCell};
 
 use super::python::Python;
 use super::worker::Worker;
@@ -41,14 +43,26 @@ impl Options {
         self.python.as_ref().filter(|_| cell.engine() == Some(Engine::Python))
     }
 
+    /// The memory of a cell, as it is run.
+    pub(super) fn predict(
+        &self,
+        planner: &Planner,
+        study: &Study,
+        study_cell: &StudyCell,
+    ) -> Result<Prediction, PlanError> {
+        let cell = self.planned(&study_cell.cell);
+        let predicted = advice::predict(planner, &cell, &study.fit)?;
+        Ok(self.as_run(&study_cell.cell, predicted))
+    }
+
     /// A cell as it is planned: that of Python with the releases and the GPU that are there.
-    pub(super) fn planned(&self, cell: &Cell) -> Cell {
+    fn planned(&self, cell: &Cell) -> Cell {
         self.python_of(cell)
             .map_or_else(|| cell.clone(), |python| python.planned(cell))
     }
 
     /// A prediction without the figures that its cell's machine does not have.
-    pub(super) fn as_run(&self, cell: &Cell, predicted: Prediction) -> Prediction {
+    fn as_run(&self, cell: &Cell, predicted: Prediction) -> Prediction {
         match self.python_of(cell) {
             Some(python) => python.as_run(cell, predicted),
             None => predicted,

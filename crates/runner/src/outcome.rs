@@ -15,12 +15,12 @@ use signal_hook::consts::SIGKILL;
 use signal_hook::low_level::signal_name;
 use trace::Category;
 
+use super::job::{End, Exit, Shortage, Stopped};
 use super::protocol::oom_file;
-use super::worker::{End, Exit, Shortage, Stopped};
 
 /// An attempt at a cell.
-pub(super) struct Attempt<'a> {
-    pub(super) dir: &'a CellDir,
+pub(super) struct Attempt {
+    pub(super) dir: CellDir,
     pub(super) number: u32,
     /// RFC 3339, UTC.
     pub(super) started_at: String,
@@ -30,11 +30,11 @@ pub(super) struct Attempt<'a> {
 /// Concludes an attempt with a record on disk. Returns `None` if a signal stopped the worker before it wrote one: the
 /// next run tries the cell again.
 pub(super) fn conclude(attempt: Attempt, exit: &Exit) -> Result<Option<Record>, StoreError> {
-    let unreadable = match read_record(attempt.dir) {
+    let unreadable = match read_record(&attempt.dir) {
         Ok(Some(record)) if record.attempt == attempt.number => {
             // Another program may be the worker, which writes no hashes.
             if record.files.is_none() {
-                write_record(attempt.dir, &record)?;
+                write_record(&attempt.dir, &record)?;
             }
             return Ok(Some(record));
         }
@@ -50,7 +50,7 @@ pub(super) fn conclude(attempt: Attempt, exit: &Exit) -> Result<Option<Record>, 
                 format!("stopped at the limit of {}", humantime::format_duration(limit)),
             )
         },
-        None => verdict(exit.end, exit.shortage, attempt.dir),
+        None => verdict(exit.end, exit.shortage, &attempt.dir),
     };
     let mut provenance = attempt.provenance;
     if let Some(found) = exit.found.clone() {
@@ -66,6 +66,7 @@ pub(super) fn conclude(attempt: Attempt, exit: &Exit) -> Result<Option<Record>, 
         reason: Some(reason),
         attempt: attempt.number,
         retried: Vec::new(),
+        concurrent_cells: 1,
         started_at: attempt.started_at,
         wall_seconds: exit.seconds,
         measured: None,
@@ -74,7 +75,7 @@ pub(super) fn conclude(attempt: Attempt, exit: &Exit) -> Result<Option<Record>, 
         provenance,
         files: None,
     };
-    write_record(attempt.dir, &record)?;
+    write_record(&attempt.dir, &record)?;
     Ok(Some(record))
 }
 

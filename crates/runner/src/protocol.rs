@@ -9,6 +9,7 @@ use options::AllocatorBackend;
 use records::Event;
 use records::store::CellDir;
 use serde_json::Value;
+use spec::DEFAULT_SAVE_TOTAL_LIMIT;
 
 /// The hidden command that says what a worker's machine offers.
 pub const MACHINE_COMMAND: &str = "machine";
@@ -36,6 +37,15 @@ pub struct Arguments {
     /// Write the trained model into this folder
     #[arg(long, value_name = "FOLDER")]
     pub save_model: Option<PathBuf>,
+    /// Write a checkpoint after every so many steps, or after this share of all
+    #[arg(long, value_name = "STEPS")]
+    pub save_steps: Option<f64>,
+    /// The latest checkpoints that stay
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SAVE_TOTAL_LIMIT)]
+    pub save_total_limit: usize,
+    /// Other cells may train beside this one, so that its times say nothing
+    #[arg(long)]
+    pub shares_machine: bool,
     /// SHA-256 of the file that the adapter's keys came from, for the record
     #[arg(long, value_name = "HASH")]
     pub adapter_config_sha256: Option<String>,
@@ -82,6 +92,9 @@ impl Arguments {
             parent,
             timeline,
             save_model,
+            save_steps,
+            save_total_limit,
+            shares_machine,
             adapter_config_sha256,
             trial,
         } = self;
@@ -101,6 +114,13 @@ impl Arguments {
         }
         if let Some(folder) = save_model {
             line.extend(["--save-model".into(), folder.into()]);
+        }
+        if let Some(steps) = save_steps {
+            line.extend(["--save-steps".into(), steps.to_string().into()]);
+            line.extend(["--save-total-limit".into(), save_total_limit.to_string().into()]);
+        }
+        if *shares_machine {
+            line.push("--shares-machine".into());
         }
         if let Some(hash) = adapter_config_sha256 {
             line.extend(["--adapter-config-sha256".into(), hash.into()]);
@@ -180,6 +200,9 @@ mod tests {
             parent: Some(17),
             timeline: Some(2),
             save_model: Some("models/x".into()),
+            save_steps: Some(0.125),
+            save_total_limit: 3,
+            shares_machine: true,
             adapter_config_sha256: Some("0f".into()),
             trial: true,
         };

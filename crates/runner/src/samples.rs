@@ -15,9 +15,10 @@ use plan::ReadApart;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::job::end_first;
 use super::outcome::ended_by;
 use super::provenance::snapshots;
-use super::worker::{Worker, end_first};
+use super::worker::Worker;
 
 /// The hidden command of the process.
 pub const COMMAND: &str = "samples";

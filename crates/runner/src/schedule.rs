@@ -90,6 +90,8 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
     notes.extend(changed_data(study, &kept));
     notes.extend(moved(study, &kept));
     notes.extend(without_timeline(study, &dir, &kept));
+    notes.extend(without_speeds(study, &kept));
+    notes.extend(one_after_the_other(study));
     notes.extend(left_over(study, &dir)?);
     Ok(Schedule {
         overview: Overview {
@@ -291,6 +293,26 @@ fn without_timeline(study: &Study, dir: &StudyDir, kept: &[Cached]) -> Option<St
     let have = if count == 1 { "has" } else { "have" };
     (study.record.timeline && count > 0)
         .then(|| format!("{results} {have} no timeline; --fresh makes all again and records them"))
+}
+
+/// A remark on kept results without speeds.
+fn without_speeds(study: &Study, kept: &[Cached]) -> Option<String> {
+    let count = kept.iter().filter(|kept| kept.record.concurrent_cells > 1).count();
+    let results = counted(count, "kept result");
+    let have = if count == 1 { "has" } else { "have" };
+    (study.speeds && count > 0).then(|| {
+        format!("{results} {have} no speeds, as other cells trained at the same time; --fresh makes all again and measures them")
+    })
+}
+
+/// A remark on cells that would not train side by side, whatever room there is.
+fn one_after_the_other(study: &Study) -> Option<String> {
+    let mut cells = study.cells.iter().map(|study_cell| &study_cell.cell);
+    let takes_all = cells.all(|cell| cell.threads.is_none());
+    (!study.jobs.is_one() && takes_all).then(|| {
+        "no cell has `threads`, so each takes all cores, and none trains beside another; write `threads: 1`, for example"
+            .to_owned()
+    })
 }
 
 /// A remark on results of cells that left the spec.

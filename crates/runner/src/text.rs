@@ -50,12 +50,15 @@ pub(super) fn outcome(record: &Record) -> String {
             status => format!("{} after {seconds}: {reason}", status.name()),
         };
     };
-    let step = format::seconds(measured.step_seconds_median.into());
+    let step = match record.concurrent_cells {
+        1 => format!(", step {}", format::seconds(measured.step_seconds_median.into())),
+        _ => String::new(),
+    };
     let peak = measured
         .allocated_peak_bytes
         .map(|bytes| format!(", peak {}", format::bytes(bytes.into())));
     format!(
-        "ok in {seconds}: loss {:.4}, step {step}{}",
+        "ok in {seconds}: loss {:.4}{step}{}",
         measured.loss_last,
         peak.unwrap_or_default()
     )

@@ -10,7 +10,7 @@ use records::store::{CellDir, StudyDir, read_record};
 use records::{Record, Status};
 use spec::{Study, StudyCell};
 
-use super::attempt::Attempts;
+use super::attempt;
 use super::error::RunError;
 use super::events::{Events, end_at_once};
 use super::options::Options;
@@ -51,13 +51,7 @@ pub(super) fn resolve(
             return Ok(known);
         }
         progress.note(&format!("one real step with batch_size {}", cell.batch_size));
-        let mut attempts = Attempts {
-            study: &about,
-            options,
-            events,
-            progress,
-        };
-        let trial = real_step(&mut attempts, cell, &dir.trial(&cell.id()))?;
+        let trial = real_step((cell, &dir.trial(&cell.id())), &about, options, events, progress)?;
         if let Some(signal) = events.interrupted() {
             end_at_once(signal);
         }
@@ -72,16 +66,22 @@ pub(super) fn resolve(
 
 /// A real step with a cell, in as many attempts as the study allows. Returns `None` if it says nothing of memory or of
 /// time.
-fn real_step(attempts: &mut Attempts, cell: &Cell, dir: &CellDir) -> Result<Option<Trial>, RunError> {
-    for left in (0..=attempts.study.limits.retries).rev() {
-        let Some(record) = attempts.trial(cell, dir)? else {
+fn real_step(
+    cell: (&Cell, &CellDir),
+    study: &Study,
+    options: &Options,
+    events: &mut Events,
+    progress: &mut dyn Progress,
+) -> Result<Option<Trial>, RunError> {
+    for left in (0..=study.limits.retries).rev() {
+        let Some(record) = attempt::trial(cell, study, options, events, progress)? else {
             return Ok(None);
         };
         if let Some(trial) = outcome(&record) {
             return Ok(Some(trial));
         }
         let reason = record.reason.unwrap_or_default();
-        if attempts.events.interrupted().is_some() {
+        if events.interrupted().is_some() {
             return Ok(None);
         }
         let is_tried_again = is_lost(record.status) && left > 0;
@@ -89,9 +89,7 @@ fn real_step(attempts: &mut Attempts, cell: &Cell, dir: &CellDir) -> Result<Opti
             true => "it is tried again",
             false => "it says nothing of memory, so the prediction decides",
         };
-        attempts
-            .progress
-            .note(&format!("the real step: {reason}; {what_follows}"));
+        progress.note(&format!("the real step: {reason}; {what_follows}"));
         if !is_tried_again {
             break;
         }

@@ -10,6 +10,8 @@ const DEEPSPEED: &str = "write `distributed: deepspeed` with `world_size`, and D
      `deepspeed_config: FILE`";
 const ONLY_SUPERVISED: &str =
     "DPO, GRPO, reward models and other losses of preferences are not planned: supervised training alone is";
+const SAVE_STEPS: &str = "write `record: {save_steps: ...}` in the spec, next to `defaults`";
+const SAVE_TOTAL_LIMIT: &str = "write `record: {save_total_limit: ...}` in the spec, next to `defaults`";
 const SAVED_ONCE: &str = "leave it out: our trainer saves the adapter once, at the end, and plans of PyTorch's stack have \
                           the training's steps alone";
 const NO_FOLDER: &str = "leave it out: a plan writes no files, and a run's results lie in the folder of `--results`";
@@ -25,7 +27,7 @@ const EVALUATED_ONCE: &str = "leave it out: our trainer has `eval_fraction`, the
                               plans of PyTorch's stack have the training's steps alone";
 
 /// The keys, each with the help of its error.
-const FOREIGN: [(&str, &str); 120] = [
+const FOREIGN: [(&str, &str); 121] = [
     // Of TRL's SFTConfig.
     ("dataset_text_field", TEXT_COLUMN),
     (
@@ -173,7 +175,8 @@ const FOREIGN: [(&str, &str); 120] = [
     ("evaluation_strategy", EVALUATED_ONCE),
     ("eval_steps", EVALUATED_ONCE),
     ("save_strategy", SAVED_ONCE),
-    ("save_total_limit", SAVED_ONCE),
+    ("save_steps", SAVE_STEPS),
+    ("save_total_limit", SAVE_TOTAL_LIMIT),
     ("neftune_noise_alpha", "NEFTune's noise is not planned"),
     ("label_smoothing_factor", "label smoothing is not planned"),
     ("data_seed", "write `seed`, which is that of the data, too"),

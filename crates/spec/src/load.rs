@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::whole_file::folder_of;
-use cell::{Engine, keys};
+use cell::{Cell, Engine, Measure, keys};
 use options::Offload;
 use yaml::Budget;
 use yaml::diagnostic::{Diagnostic, Mistakes};
@@ -168,6 +168,14 @@ fn resolve(
         let message = "record.timeline: a timeline is recorded by our trainer on the cpu only so far";
         mistakes.add(Diagnostic::new(message).at(place));
     }
+    if study.record.save_steps.is_some()
+        && let Some(wrong) = without_checkpoints(&cells)
+    {
+        let place = tree
+            .get(&["record", "save_steps"])
+            .map_or(tree.place, |node| node.place);
+        mistakes.add(Diagnostic::new(format!("record.save_steps: {wrong}")).at(place));
+    }
     if study.record.model.is_some()
         && let Some(wrong) = not_one_model(&cells)
     {
@@ -206,6 +214,24 @@ fn idle_host_memory(cells: &[StudyCell], study: &Study) -> Option<String> {
     let may_offload = matches!(&study.on_oom, OnOom::Ladder(rungs) if rungs.contains(&Rung::Offload));
     let is_idle = has_budget && !offloads && !may_offload;
     is_idle.then(|| "host_memory: no cell has `offload`, so the budget is for `expctl fit` alone".to_owned())
+}
+
+/// The reason why some cells, or all, cannot have checkpoints.
+fn without_checkpoints(cells: &[StudyCell]) -> Option<String> {
+    let trained = cells.iter().map(|study_cell| &study_cell.cell);
+    let mut trained = trained.filter(|cell| cell.engine().is_some()).peekable();
+    let takes_steps = |cell: &Cell| cell.engine().is_some() && cell.measure == Measure::Epoch;
+    if !cells.is_empty() && !cells.iter().any(|study_cell| takes_steps(&study_cell.cell)) {
+        return Some("no cell has a checkpoint: all are planned, or profiled in two steps".into());
+    }
+    let other = trained.find(|cell| cell.engine() == Some(Engine::Python) || cell.device_name() != "cpu")?;
+    let on = match other.engine() {
+        Some(Engine::Python) => "cells of `engine: python`".to_owned(),
+        _ => format!("cells on `{}`", other.device_name()),
+    };
+    Some(format!(
+        "checkpoints are written by our trainer on the cpu only so far, and not for {on}"
+    ))
 }
 
 /// The reason why cells do not write one model.

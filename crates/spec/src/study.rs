@@ -8,6 +8,7 @@ use base::text::{Mistake, nearest, quoted};
 use cell::Cell;
 use hub::{Roots, Snapshot};
 use indexmap::IndexMap;
+use options::{ByteSize, StepsOrRatio};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value as Json;
@@ -18,6 +19,7 @@ use super::by_key::{self, Untyped};
 use super::claim::Claim;
 use super::fit::FitSpec;
 use super::invocation::Invocation;
+use super::jobs::Jobs;
 use super::lineage::{Fallback, Lineage};
 use super::normal_path::normal_path;
 use super::on_oom::OnOom;
@@ -67,6 +69,18 @@ pub struct Study {
     /// the cells' `torch` keys name. Default: that of an active virtual environment, `.venv` beside the spec, or python3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<String>,
+    /// Cells that train side by side on this machine: a number, or auto for as many as threads and memory are there for. More than
+    /// one needs `speeds: false`. Default: 1.
+    #[serde(default, skip_serializing_if = "Jobs::is_one")]
+    #[schemars(with = "Option<Jobs>")]
+    pub jobs: Jobs,
+    /// Memory of all cells that train side by side, such as 8GiB. Default: what is free when the run starts, less a tenth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs_memory: Option<ByteSize>,
+    /// False if times and speeds are not measured, so that cells may share the machine: reports then show none. Default: true.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    #[schemars(with = "Option<bool>")]
+    pub speeds: bool,
     /// Limits that end a cell.
     #[serde(default)]
     #[schemars(with = "Option<Limits>")]
@@ -219,7 +233,7 @@ pub struct Limits {
 }
 
 /// Records that are kept of a run in addition to its figures. They change neither the figures nor a cell.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RecordSpec {
     /// Every allocation and release of tensor memory, with its time, category, phase and module; for the report's curves,
@@ -233,12 +247,24 @@ pub struct RecordSpec {
     /// `model` then names it in other specs. The study has one cell, which trains all weights; an adapter is always written.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
     pub model: Option<PathBuf>,
+    /// Write a checkpoint every n optimizer steps, or after this share of all steps if it is below 1. A cell that was killed,
+    /// stopped or took too long goes on from its latest one, bit for bit; it lies in the cell's folder until the cell is
+    /// done. Needs the CPU. Default: none, as for 0.
+    #[serde(deserialize_with = "steps_or_ratio", skip_serializing_if = "Option::is_none")]
+    pub save_steps: Option<StepsOrRatio>,
+    /// How many checkpoints of a cell stay: the latest. Default: 2, so that there is one if the latest is damaged.
+    #[serde(deserialize_with = "one_or_more")]
+    #[schemars(range(min = 1))]
+    pub save_total_limit: usize,
     /// Print a line every n steps where progress is printed as lines (`--progress plain`). Default: a line every ten seconds
     /// at most.
     #[serde(deserialize_with = "positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub log_interval: Option<usize>,
 }
+
+/// Checkpoints of a cell that stay, unless a spec says how many.
+pub const DEFAULT_SAVE_TOTAL_LIMIT: usize = 2;
 
 impl Default for RecordSpec {
     /// The first step makes the optimizer's state; those after it are like any other.
@@ -247,6 +273,8 @@ impl Default for RecordSpec {
             timeline: false,
             timeline_steps: 3,
             model: None,
+            save_steps: None,
+            save_total_limit: DEFAULT_SAVE_TOTAL_LIMIT,
             log_interval: None,
         }
     }
@@ -367,8 +395,13 @@ impl Study {
         let same = same.map(|_| {
             Mistake::new("a run would replace the published report").help("give it another name than `output`")
         });
+        let side_by_side = (self.speeds && !self.jobs.is_one()).then(|| {
+            Mistake::new("cells that share the machine say nothing of speeds, which this study measures")
+                .help("write `speeds: false`, and reports show none; or leave `jobs` at 1")
+        });
         let found = [
             ("name", check_name(&self.name)),
+            ("jobs", side_by_side),
             ("report.template", check_template(self.report.template())),
             ("report.output", empty(output)),
             ("report.publish", empty(publish).or(same)),
@@ -429,6 +462,15 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_true(flag: &bool) -> bool {
+    *flag
+}
+
 fn one() -> usize {
     1
 }
@@ -446,6 +488,18 @@ fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::E
 /// Reads a count of 1 or more, or null.
 fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
     Option::deserialize(deserializer)?.map(check_count).transpose()
+}
+
+/// Reads whole steps from 1 on, or a share of them below it; 0 and null are none.
+fn steps_or_ratio<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<StepsOrRatio>, D::Error> {
+    match Option::<f64>::deserialize(deserializer)? {
+        Some(steps) if !(0.0..=1e15).contains(&steps) || steps >= 1.0 && steps.fract() != 0.0 => {
+            Err(de::Error::custom(format!(
+                "must be a whole number of steps, or a share of them below 1, got {steps}"
+            )))
+        }
+        steps => Ok(steps.filter(|steps| *steps > 0.0).map(StepsOrRatio)),
+    }
 }
 
 fn check_count<E: de::Error>(count: usize) -> Result<usize, E> {

@@ -59,6 +59,14 @@ pub enum TrainError {
     /// The steps cannot be written.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A checkpoint cannot be gone on from.
+    #[error("cannot go on from `{}`", path.display())]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
     /// The adapter cannot be written.
     #[error("failed to write the adapter")]
     Adapter(#[from] AdapterError),

@@ -2,6 +2,7 @@
 //!
 //! Training takes options. It reads no YAML, no environment, and no clock that changes numbers.
 
+pub mod checkpoint;
 mod device;
 mod dry_run;
 mod error;

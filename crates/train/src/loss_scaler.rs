@@ -1,6 +1,9 @@
 //! Dynamic loss scaling, as `torch.amp.GradScaler` does it: the loss is multiplied by a power of two, so that small
 //! gradients do not vanish in float16.
 
+use candle_core::Result;
+use nn::Carrier;
+
 /// The first scale.
 const INITIAL: f64 = 65536.0;
 /// Factor of the scale after [`GROWTH_INTERVAL`] steps without an overflow.
@@ -8,14 +11,14 @@ const GROWTH: f64 = 2.0;
 /// Factor of the scale after an overflow.
 const BACKOFF: f64 = 0.5;
 /// Consecutive steps before the scale grows.
-const GROWTH_INTERVAL: u32 = 2000;
+const GROWTH_INTERVAL: usize = 2000;
 
 /// The scale of the loss from step to step.
 #[derive(Debug)]
 pub(super) struct LossScaler {
     scale: f64,
     /// Steps since the last change of the scale.
-    steps: u32,
+    steps: usize,
 }
 
 impl LossScaler {
@@ -29,6 +32,12 @@ impl LossScaler {
     /// Factor of the loss in the next step.
     pub(super) fn scale(&self) -> f64 {
         self.scale
+    }
+
+    /// Saves or restores it.
+    pub(super) fn carry(&mut self, carrier: &mut dyn Carrier) -> Result<()> {
+        carrier.number(&mut self.scale)?;
+        carrier.count(&mut self.steps)
     }
 
     /// Takes a step into account: true if its gradients were not finite.

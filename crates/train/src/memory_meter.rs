@@ -1,10 +1,11 @@
 //! Memory during training: figures at the end of each step, and peaks over all steps.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use candle_core::Device;
-use memory::{
-    DevicePool, Peaks, PoolBytes, probes,
-    tiers::{self, Traffic},
-};
+use memory::{DevicePool, Peaks, PoolBytes, probes, tiers};
+use serde::{Deserialize, Serialize};
 use trace::Phase;
 
 use super::TrainError;
@@ -29,6 +30,8 @@ pub(super) struct MemoryMeter {
     page_faults_before: Option<u64>,
     /// Page faults at the end of the last step.
     page_faults_seen: Option<u64>,
+    /// The figures of the steps before the meter started.
+    before: Option<LoopMemory>,
 }
 
 /// Peaks of the load, in bytes.
@@ -65,24 +68,101 @@ pub(super) struct StepMemory {
     pub(super) page_faults: Option<u64>,
 }
 
-/// Memory over the whole loop, in bytes.
-#[derive(Default)]
+/// Memory over the loop so far, in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct LoopMemory {
-    pub(super) peaks: Option<Peaks>,
+    /// `None` if the process has no ledger.
+    pub(super) peaks: Option<LoopPeaks>,
     /// Highest live tensor bytes.
     pub(super) allocated_peak: Option<u64>,
-    /// Mean over the steps' ends.
-    pub(super) allocated_mean: Option<u64>,
+    /// Sum over the ends of so many steps.
+    allocated_sum: u64,
+    steps: u64,
     /// The most bytes in the host's tier; `None` if it was never used.
     pub(super) host_peak: Option<u64>,
-    /// The copies between the tiers; `None` if there were none.
-    pub(super) traffic: Option<Traffic>,
+    /// Bytes copied between the tiers.
+    pub(super) copied: u64,
+    /// Time in which steps waited for copies on the other thread.
+    pub(super) waited: Duration,
     pub(super) reserved_peak: Option<u64>,
     /// Peak of the resident set in the loop.
     pub(super) process_peak: Option<u64>,
     /// Peak of the resident set, the load included.
     pub(super) process_peak_total: Option<u64>,
     pub(super) page_faults: Option<u64>,
+}
+
+/// The ledger's peaks over the loop, by the names in records.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct LoopPeaks {
+    allocated: u64,
+    pub(super) phase: String,
+    pub(super) module: Option<String>,
+    pub(super) by_category: BTreeMap<String, u64>,
+    pub(super) in_phase: BTreeMap<String, u64>,
+}
+
+impl LoopMemory {
+    /// Mean live tensor bytes over the steps' ends.
+    pub(super) fn allocated_mean(&self) -> Option<u64> {
+        self.allocated_sum.checked_div(self.steps)
+    }
+
+    /// These figures and those of the steps before them.
+    fn after(self, before: Self) -> Self {
+        let peaks = match (before.peaks, self.peaks) {
+            (Some(before), Some(peaks)) => Some(peaks.after(before)),
+            (before, peaks) => before.or(peaks),
+        };
+        Self {
+            peaks,
+            allocated_peak: self.allocated_peak.max(before.allocated_peak),
+            allocated_sum: self.allocated_sum + before.allocated_sum,
+            steps: self.steps + before.steps,
+            host_peak: self.host_peak.max(before.host_peak),
+            copied: self.copied + before.copied,
+            waited: self.waited + before.waited,
+            reserved_peak: self.reserved_peak.max(before.reserved_peak),
+            process_peak: self.process_peak.max(before.process_peak),
+            process_peak_total: self.process_peak_total.max(before.process_peak_total),
+            page_faults: self
+                .page_faults
+                .zip(before.page_faults)
+                .map(|(own, before)| own + before),
+        }
+    }
+}
+
+impl LoopPeaks {
+    fn new(peaks: Peaks, load: LoadPeaks) -> Self {
+        let mut in_phase = peaks.in_phase;
+        in_phase[Phase::Load] = load.allocated;
+        let by_category = peaks.by_category.iter();
+        Self {
+            allocated: peaks.allocated,
+            phase: peaks.phase.name().to_owned(),
+            module: peaks.module.map(|module| module.to_string()),
+            by_category: by_category
+                .map(|(category, bytes)| (category.name().to_owned(), bytes))
+                .collect(),
+            in_phase: in_phase.named(),
+        }
+    }
+
+    /// Of equal peaks, the first one counts.
+    fn after(self, before: Self) -> Self {
+        let mut in_phase = before.in_phase.clone();
+        for (phase, peak) in &self.in_phase {
+            let highest = in_phase.entry(phase.clone()).or_default();
+            *highest = (*highest).max(*peak);
+        }
+        let highest = if self.allocated > before.allocated {
+            self
+        } else {
+            before
+        };
+        Self { in_phase, ..highest }
+    }
 }
 
 impl MemoryMeter {
@@ -109,7 +189,21 @@ impl MemoryMeter {
             process_peak_reset,
             page_faults_before: page_faults,
             page_faults_seen: page_faults,
+            before: None,
         }
+    }
+
+    /// The same after the steps of an earlier process.
+    pub(super) fn after(self, before: Option<LoopMemory>) -> Self {
+        Self { before, ..self }
+    }
+
+    /// Does something between two steps that shows in no figure. It is given the figures so far.
+    pub(super) fn aside<T>(&mut self, device: &Device, body: impl FnOnce(&LoopMemory) -> T) -> T {
+        let so_far = self.so_far();
+        let done = body(&so_far);
+        *self = Self::start(device, self.load).after(Some(so_far));
+        done
     }
 
     /// Forgets all figures but those of the load, to which the process's peak so far counts.
@@ -194,32 +288,37 @@ impl MemoryMeter {
         }
     }
 
-    /// Ends the loop.
-    pub(super) fn finish(self) -> LoopMemory {
-        let allocated_mean = (self.steps > 0).then(|| self.allocated_sum / self.steps);
+    /// The figures of all steps so far.
+    pub(super) fn so_far(&self) -> LoopMemory {
+        let own = LoopMemory {
+            allocated_peak: self.allocated_peak,
+            allocated_sum: self.allocated_sum,
+            steps: self.steps,
+            reserved_peak: self.reserved_peak,
+            ..self.of_process()
+        };
+        match &self.before {
+            Some(before) => own.after(before.clone()),
+            None => own,
+        }
+    }
+
+    /// The part of the figures that a GPU's memory has nothing of.
+    fn of_process(&self) -> LoopMemory {
         if !self.on_cpu {
-            return LoopMemory {
-                allocated_peak: self.allocated_peak,
-                allocated_mean,
-                reserved_peak: self.reserved_peak,
-                ..LoopMemory::default()
-            };
+            return LoopMemory::default();
         }
         let process_peak = probes::process_peak_bytes();
-        let host_peak = self.peaks.map(|peaks| peaks.offloaded).filter(|&bytes| bytes > 0);
+        let traffic = tiers::traffic();
         LoopMemory {
-            host_peak,
-            traffic: host_peak.map(|_| tiers::traffic()),
-            allocated_mean,
-            allocated_peak: self.allocated_peak,
-            peaks: self.peaks.map(|mut peaks| {
-                peaks.in_phase[Phase::Load] = self.load.allocated;
-                peaks
-            }),
-            reserved_peak: self.reserved_peak,
+            peaks: self.peaks.map(|peaks| LoopPeaks::new(peaks, self.load)),
+            host_peak: self.peaks.map(|peaks| peaks.offloaded).filter(|&bytes| bytes > 0),
+            copied: traffic.copied_bytes,
+            waited: traffic.waited,
             process_peak: process_peak.filter(|_| self.process_peak_reset),
             process_peak_total: process_peak.max(self.load.process),
             page_faults: difference(probes::page_faults(), self.page_faults_before),
+            ..LoopMemory::default()
         }
     }
 }
@@ -253,9 +352,42 @@ mod tests {
         };
         meter.sample();
         assert_eq!(meter.end_step().unwrap(), StepMemory::default());
-        let memory = meter.finish();
+        let memory = meter.so_far();
         assert_eq!(memory.reserved_peak, None);
         assert_eq!(memory.process_peak.or(memory.process_peak_total), None);
         assert!(memory.peaks.is_none());
+    }
+
+    #[test]
+    fn figures_of_two_processes_are_those_of_one() {
+        let of = |allocated: u64, phase: &str, idle: u64| LoopMemory {
+            peaks: Some(LoopPeaks {
+                allocated,
+                phase: phase.to_owned(),
+                by_category: BTreeMap::from([("adapter".to_owned(), allocated)]),
+                in_phase: BTreeMap::from([("idle".to_owned(), idle)]),
+                ..LoopPeaks::default()
+            }),
+            allocated_peak: Some(allocated),
+            allocated_sum: 10,
+            steps: 2,
+            copied: 3,
+            page_faults: Some(5),
+            process_peak: Some(allocated),
+            ..LoopMemory::default()
+        };
+        let both = of(70, "backward", 9).after(of(70, "forward", 4));
+        let peaks = both.peaks.clone().unwrap();
+        assert_eq!((peaks.phase.as_str(), peaks.in_phase["idle"]), ("forward", 9));
+        assert_eq!(
+            (both.allocated_mean(), both.copied, both.page_faults),
+            (Some(5), 6, Some(10))
+        );
+        let both = of(80, "backward", 4).after(of(70, "forward", 9));
+        let peaks = both.peaks.clone().unwrap();
+        assert_eq!((peaks.phase.as_str(), peaks.in_phase["idle"]), ("backward", 9));
+        assert_eq!((peaks.by_category["adapter"], both.process_peak), (80, Some(80)));
+        let unknown = of(1, "idle", 1).after(LoopMemory::default());
+        assert_eq!((unknown.page_faults, unknown.allocated_peak), (None, Some(1)));
     }
 }

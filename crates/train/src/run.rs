@@ -13,7 +13,9 @@ use records::{Event, Forgetting, Measured};
 use trace::Phase;
 
 use super::{
-    TrainError, Trainer, device,
+    TrainError, Trainer,
+    checkpoint::{Carried, Checkpoints, Writer},
+    device,
     memory_meter::{LoadPeaks, MemoryMeter},
     profile, save, start,
     steps::StepRecorder,
@@ -42,16 +44,17 @@ pub struct Outputs<'a> {
 
 /// Trains as `options` say. Its names lead to `roots`.
 ///
-/// Writes `steps.jsonl` into the folder of `out`, `adapter/` if there are adapters, and the model if it is asked for.
-/// Reports each step to `on_event`.
+/// Writes `steps.jsonl` into the folder of `out`, `adapter/` if there are adapters, and the model and checkpoints if they
+/// are asked for. Reports each step to `on_event`.
 ///
 /// # Errors
-/// If the model or the data cannot be read, the device is missing, a loss or gradient is not finite, or a file cannot
-/// be written.
+/// If the model, the data or a checkpoint cannot be read, the device is missing, a loss or gradient is not finite, or a
+/// file cannot be written.
 pub fn run(
     options: &TrainOptions,
     roots: &Roots,
     out: Outputs,
+    mut checkpoints: Option<Checkpoints>,
     on_event: &mut dyn FnMut(&Event),
 ) -> Result<Trained, TrainError> {
     on_event(&Event::Loading);
@@ -71,19 +74,45 @@ pub fn run(
     let load_seconds = load_start.elapsed().as_secs_f64();
     let load_peaks = LoadPeaks::now();
 
-    // The loss that training starts from. A new adapter starts as a zero update, so it is the base's; new virtual
-    // tokens do not, so they are left out.
-    let is_base = options.init_adapter.is_none();
-    let before = forgetting_loss(options, &config, &dataset, &mut trainer, is_base, on_event)?;
-    if before.is_some() {
+    let mut from = None;
+    if let Some(checkpoints) = &mut checkpoints {
+        checkpoints.provenance.data_sha256 = Some(dataset.sha256().to_owned());
+        checkpoints
+            .provenance
+            .init_adapter_sha256
+            .clone_from(&init_adapter_sha256);
+        from = checkpoints.take(&mut |text| on_event(&Event::Remark { text }))?;
+    }
+    let carried = match &from {
+        Some(from) => from.carried(),
+        None => {
+            // The loss that training starts from. A new adapter starts as a zero update, so it is the base's; new virtual
+            // tokens do not, so they are left out.
+            let is_base = options.init_adapter.is_none();
+            let before = forgetting_loss(options, &config, &dataset, &mut trainer, is_base, on_event)?;
+            if before.is_some() {
+                memory::return_freed();
+            }
+            Carried::new(before)
+        }
+    };
+    let (mut done, mut memory_before) = (Vec::new(), None);
+    if let Some(from) = from {
+        let text = format!("goes on from the checkpoint of step {}", from.step);
+        on_event(&Event::Remark { text });
+        let (steps, memory) = from.restore(&mut trainer)?;
+        (done, memory_before) = (steps, Some(memory));
         memory::return_freed();
     }
 
-    let mut meter = MemoryMeter::start(&device, load_peaks);
-    let mut steps = StepRecorder::create(out.dir, options.empty_cache_steps, on_event)?;
+    let mut meter = MemoryMeter::start(&device, load_peaks).after(memory_before);
+    let mut steps = StepRecorder::create(out.dir, options.empty_cache_steps, done, on_event)?;
     let profile = match options.measure {
         Measure::Epoch => {
-            train(options, &config, &dataset, &mut trainer, &mut meter, &mut steps)?;
+            let total = dataset.sampler().steps(&options.data);
+            let writer = checkpoints.as_ref();
+            let writer = writer.and_then(|checkpoints| Writer::new(checkpoints, out.dir, total, &carried));
+            train(options, &config, &dataset, &mut trainer, &mut meter, &mut steps, writer)?;
             None
         }
         Measure::Profile => profile::run(options, &config, &dataset, &mut trainer, &mut meter, &mut steps)?,
@@ -93,7 +122,7 @@ pub fn run(
         TrainingLength::Epochs(_) => Some(dataset.sampler().steps_per_epoch(&options.data)),
         TrainingLength::Steps(_) => None,
     };
-    let memory = meter.finish();
+    let memory = meter.so_far();
     trainer.release_optimizer();
 
     let evaluation = if dataset.sampler().held_out().is_empty() {
@@ -116,9 +145,13 @@ pub fn run(
         trainable_count,
         samples_left_out: dataset.left_out(),
         evaluation,
-        forgetting: before.zip(after).map(|(before, after)| Forgetting { before, after }),
+        forgetting: carried
+            .forgetting_before()
+            .zip(after)
+            .map(|(before, after)| Forgetting { before, after }),
         adapter_file_bytes,
         profile,
+        resumed: carried.resumed,
     };
     Ok(Trained {
         measured: summarise(&steps, memory, surroundings),
@@ -189,7 +222,7 @@ pub(super) fn load(options: &TrainOptions, roots: &Roots, folder: &Path) -> Resu
     })
 }
 
-/// The training loop.
+/// The training loop, after the steps that are done.
 fn train(
     options: &TrainOptions,
     config: &ModelConfig,
@@ -197,10 +230,12 @@ fn train(
     trainer: &mut Trainer,
     meter: &mut MemoryMeter,
     steps: &mut StepRecorder,
+    writer: Option<Writer>,
 ) -> Result<(), TrainError> {
     let total = dataset.sampler().steps(&options.data);
     steps.begin(&options.data, total);
-    for (index, batch) in dataset.batches(&options.data, config).enumerate() {
+    let batches = dataset.batches(&options.data, config).enumerate();
+    for (index, batch) in batches.skip(steps.done().len()) {
         let batch = batch?;
         let start = steps.start();
         let outcome = trainer.step(&batch, index, total, &mut || {
@@ -208,6 +243,9 @@ fn train(
             timeline::write_out();
         })?;
         steps.end(trainer, &batch, outcome, meter.end_step()?, start)?;
+        if let Some(writer) = &writer {
+            writer.after(steps.done(), trainer, meter)?;
+        }
     }
     Ok(())
 }

@@ -21,18 +21,24 @@ pub(super) struct StepRecorder<'a> {
 }
 
 impl<'a> StepRecorder<'a> {
-    /// The cache of the allocator is returned every `empty_cache_steps` steps; 0 never does.
+    /// The cache of the allocator is returned every `empty_cache_steps` steps; 0 never does. Steps that are `done` already
+    /// are written at once.
     pub(super) fn create(
         out_dir: &Path,
         empty_cache_steps: usize,
+        done: Vec<Step>,
         on_event: &'a mut dyn FnMut(&Event),
     ) -> Result<Self, TrainError> {
+        let mut file = StepLog::create(&out_dir.join("steps.jsonl"))?;
+        for step in &done {
+            file.append(step)?;
+        }
         Ok(Self {
-            file: StepLog::create(&out_dir.join("steps.jsonl"))?,
+            file,
             on_event,
             total: 0,
             empty_cache_steps,
-            done: Vec::new(),
+            done,
         })
     }
 
@@ -103,6 +109,11 @@ impl<'a> StepRecorder<'a> {
         });
         self.done.push(step);
         Ok(())
+    }
+
+    /// The steps so far.
+    pub(super) fn done(&mut self) -> &mut [Step] {
+        &mut self.done
     }
 
     /// All steps.

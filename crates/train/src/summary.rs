@@ -1,7 +1,5 @@
 //! The figures of a run, from its steps.
 
-use std::collections::BTreeMap;
-
 use records::{Forgetting, LeftOut, Measured, Profile, Step};
 
 use super::memory_meter::LoopMemory;
@@ -24,15 +22,20 @@ pub(super) struct Surroundings {
     pub(super) forgetting: Option<Forgetting>,
     pub(super) adapter_file_bytes: Option<u64>,
     pub(super) profile: Option<Profile>,
+    /// Steps after which another process went on.
+    pub(super) resumed: Vec<usize>,
 }
 
 /// The figures of a run: medians over its timed steps and peaks over the loop.
 pub(super) fn summarise(steps: &[Step], memory: LoopMemory, run: Surroundings) -> Measured {
     let tokens: usize = steps.iter().map(|step| step.tokens).sum();
     let at_ends = || steps.iter().filter_map(|step| step.allocated_bytes);
-    let timed = &steps[WARM_UP.min(steps.len().saturating_sub(1))..];
+    let timed = timed(steps, &run.resumed);
+    let peaks = memory.peaks.clone().unwrap_or_default();
+    let offloads = memory.host_peak.is_some();
     Measured {
         steps: steps.len(),
+        resumed_steps: run.resumed,
         loss_first: steps.first().map_or(f64::NAN, |step| step.loss),
         loss_last: steps.last().map_or(f64::NAN, |step| step.loss),
         loss_eval: run.evaluation.as_ref().map(|evaluation| evaluation.loss),
@@ -43,13 +46,13 @@ pub(super) fn summarise(steps: &[Step], memory: LoopMemory, run: Surroundings) -
         step_seconds_median: median(timed.iter().map(|step| step.seconds)),
         step_seconds_spread: spread(timed.iter().map(|step| step.seconds / step.tokens as f64)),
         tokens_per_second: median(timed.iter().map(|step| step.tokens as f64 / step.seconds)),
-        real_tokens_per_second: real_speed(timed),
+        real_tokens_per_second: real_speed(&timed),
         train_seconds: steps.iter().map(|step| step.seconds).sum(),
         load_seconds: run.load_seconds,
         tokens,
         real_tokens: steps.iter().map(|step| step.real_tokens).sum(),
         allocated_peak_bytes: memory.allocated_peak,
-        allocated_mean_bytes: memory.allocated_mean,
+        allocated_mean_bytes: memory.allocated_mean(),
         allocated_min_bytes: at_ends().min(),
         memory_efficiency: efficiency(at_ends().min(), at_ends().max()),
         system_used_peak_percent: steps
@@ -58,36 +61,19 @@ pub(super) fn summarise(steps: &[Step], memory: LoopMemory, run: Surroundings) -
             .max_by(f64::total_cmp),
         emptied_mean_bytes: emptied_mean(steps),
         host_allocated_peak_bytes: memory.host_peak,
-        copied_mean_bytes: memory
-            .traffic
-            .map(|traffic| traffic.copied_bytes / steps.len().max(1) as u64),
-        copy_wait_seconds_mean: memory
-            .traffic
-            .map(|traffic| traffic.waited.as_secs_f64() / steps.len().max(1) as f64),
+        copied_mean_bytes: offloads.then(|| memory.copied / steps.len().max(1) as u64),
+        copy_wait_seconds_mean: offloads.then(|| memory.waited.as_secs_f64() / steps.len().max(1) as f64),
         reserved_peak_bytes: memory.reserved_peak,
         process_peak_bytes: memory.process_peak,
         process_peak_total_bytes: memory.process_peak_total,
         ranks: Vec::new(),
-        allocated_peak_phase: memory.peaks.as_ref().map(|peaks| peaks.phase.name().to_owned()),
-        allocated_peak_module: memory
-            .peaks
-            .as_ref()
-            .and_then(|peaks| peaks.module)
-            .map(|module| module.to_string()),
+        allocated_peak_phase: memory.peaks.map(|peaks| peaks.phase),
+        allocated_peak_module: peaks.module,
         allocated_peak_by_epoch: run
             .steps_per_epoch
             .and_then(|steps_per_epoch| by_epoch(steps, steps_per_epoch)),
-        allocated_peak_by_category: memory.peaks.as_ref().map_or_else(BTreeMap::new, |peaks| {
-            peaks
-                .by_category
-                .iter()
-                .map(|(category, bytes)| (category.name().to_owned(), bytes))
-                .collect()
-        }),
-        allocated_peak_in_phase: memory
-            .peaks
-            .as_ref()
-            .map_or_else(BTreeMap::new, |peaks| peaks.in_phase.named()),
+        allocated_peak_by_category: peaks.by_category,
+        allocated_peak_in_phase: peaks.in_phase,
         parameter_count: run.parameter_count,
         trainable_count: run.trainable_count,
         adapter_file_bytes: run.adapter_file_bytes,
@@ -98,6 +84,24 @@ pub(super) fn summarise(steps: &[Step], memory: LoopMemory, run: Surroundings) -
             .map(|step| step.page_faults.map(|faults| faults as f64))
             .collect::<Option<Vec<_>>>()
             .map(|faults| median(faults.into_iter())),
+    }
+}
+
+/// The steps that speeds are taken from: not those that warm a process up, or the last one of fewer.
+fn timed<'a>(steps: &'a [Step], resumed: &[usize]) -> Vec<&'a Step> {
+    let warms_up = |index: &usize| {
+        let mut begins = std::iter::once(&0).chain(resumed);
+        begins.any(|begin| (*begin..begin + WARM_UP).contains(index))
+    };
+    let timed: Vec<&Step> = steps
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| !warms_up(index))
+        .map(|(_, step)| step)
+        .collect();
+    match timed.is_empty() {
+        true => steps.last().into_iter().collect(),
+        false => timed,
     }
 }
 
@@ -125,8 +129,8 @@ fn emptied_mean(steps: &[Step]) -> Option<u64> {
 }
 
 /// The median of the steps' tokens without padding over their time; `None` if a step did not count them.
-fn real_speed(timed: &[Step]) -> Option<f64> {
-    let speed = |step: &Step| Some(step.real_tokens? as f64 / step.seconds);
+fn real_speed(timed: &[&Step]) -> Option<f64> {
+    let speed = |step: &&Step| Some(step.real_tokens? as f64 / step.seconds);
     let speeds: Vec<f64> = timed.iter().map(speed).collect::<Option<_>>()?;
     Some(median(speeds.into_iter()))
 }
@@ -196,6 +200,18 @@ mod tests {
         assert_eq!(timed(&[9.0, 4.0]), (Some(1), 4.0));
         assert_eq!(timed(&[9.0, 4.0, 1.0]), (Some(1), 1.0));
         assert_eq!(timed(&[9.0, 4.0, 1.0, 2.0, 7.0, 3.0, 5.0]), (Some(5), 3.0));
+    }
+
+    #[test]
+    fn the_first_two_steps_of_each_process_are_not_timed() {
+        let timed = |count: usize, resumed: &[usize]| -> Vec<usize> {
+            let steps: Vec<Step> = (1..=count).map(sample::step).collect();
+            timed(&steps, resumed).iter().map(|step| step.step).collect()
+        };
+        assert_eq!(timed(9, &[]), [3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(timed(9, &[4, 8]), [3, 4, 7, 8]);
+        assert_eq!(timed(3, &[1]), [3]);
+        assert_eq!(timed(3, &[3]), [3], "nothing was left but the evaluation");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use kernels::Sequences;
 use memory::timeline;
 use model::Model;
 use nn::optim::{self, Optimizer, clip_gradients};
-use nn::{DropoutPass, Pass, param::Param, tensor::Tensor};
+use nn::{Carrier, DropoutPass, Pass, param::Param, tensor::Tensor};
 use options::{LossScaling, TrainOptions};
 use trace::Phase;
 
@@ -240,6 +240,24 @@ impl Trainer {
     /// Frees the optimizer's state.
     pub fn release_optimizer(&mut self) {
         self.optimizer.release();
+    }
+
+    /// Saves or restores all that a step leaves to the next one.
+    ///
+    /// # Errors
+    /// Those of the carrier, and of candle.
+    pub(super) fn carry(&mut self, carrier: &mut dyn Carrier) -> Result<(), TrainError> {
+        let mut params = self.model.trainable();
+        self.optimizer.prepare(&mut params)?;
+        for param in params {
+            carrier.elements(param.value.slot().as_bytes_mut())?;
+        }
+        self.optimizer.carry(carrier)?;
+        if let Some(scaler) = &mut self.scaler {
+            scaler.carry(carrier)?;
+        }
+        carrier.count(&mut self.skipped_steps)?;
+        Ok(())
     }
 
     /// The device that computes.

@@ -34,6 +34,9 @@ pub trait Slot {
 
     /// Puts back memory of the place's format.
     fn put(&mut self, storage: Storage);
+
+    /// The elements as bytes, in this machine's order; `None` of candle's tensors.
+    fn as_bytes_mut(&mut self) -> Option<&mut [u8]>;
 }
 
 /// A tensor's memory in the host's tier, and what it takes to bring it back.
@@ -60,6 +63,10 @@ macro_rules! implement_slot {
                 };
                 *self = buffer;
             }
+
+            fn as_bytes_mut(&mut self) -> Option<&mut [u8]> {
+                Some(Buffer::as_bytes_mut(self))
+            }
         }
     };
 }
@@ -79,6 +86,10 @@ impl Slot for candle_core::Tensor {
             unreachable!("a place gets back memory of its own format");
         };
         *self = tensor;
+    }
+
+    fn as_bytes_mut(&mut self) -> Option<&mut [u8]> {
+        None
     }
 }
 
@@ -107,6 +118,17 @@ impl Storage {
             (Self::F16(to), Self::F16(from)) => copy(to, from),
             (Self::Bf16(to), Self::Bf16(from)) => copy(to, from),
             _ => unreachable!("memory is copied to memory of its own format"),
+        }
+    }
+
+    fn as_bytes_mut(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Self::U8(buffer) => Some(buffer.as_bytes_mut()),
+            Self::I8(buffer) => Some(buffer.as_bytes_mut()),
+            Self::F32(buffer) => Some(buffer.as_bytes_mut()),
+            Self::F16(buffer) => Some(buffer.as_bytes_mut()),
+            Self::Bf16(buffer) => Some(buffer.as_bytes_mut()),
+            Self::Candle(_) => None,
         }
     }
 
@@ -194,6 +216,14 @@ impl HostCopy {
         }
         count_copied(taken.bytes());
         Ok(())
+    }
+
+    /// The elements as bytes, in this machine's order; `None` of candle's tensors.
+    pub fn as_bytes_mut(&mut self) -> Option<&mut [u8]> {
+        match &mut self.0 {
+            OnHost::Buffer(storage) => storage.as_bytes_mut(),
+            OnHost::Candle(_) => None,
+        }
     }
 
     /// The device's memory is of no more use: frees it, and leaves an empty place.

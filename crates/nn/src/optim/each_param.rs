@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::host_state::HostState;
 use super::optimizer::{Optimizer, have_kernels};
-use crate::param::Param;
+use crate::{carried::Carrier, param::Param};
 
 /// The rule that a parameter follows.
 pub(super) trait ParamRule: Sync {
@@ -116,6 +116,15 @@ impl<R: ParamRule> Optimizer for EachParam<R> {
             rule.update_plain(param, state, steps, learning_rate)?;
         }
         Ok(())
+    }
+
+    fn carry(&mut self, carrier: &mut dyn Carrier) -> Result<()> {
+        carrier.count(&mut self.steps)?;
+        if let Some(host) = &mut self.host {
+            return host.iter_mut().try_for_each(|state| state.carry(carrier));
+        }
+        let mut slots = self.states.iter_mut().flat_map(R::slots);
+        slots.try_for_each(|slot| carrier.elements(slot.as_bytes_mut()))
     }
 
     fn release(&mut self) {

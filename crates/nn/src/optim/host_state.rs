@@ -4,6 +4,8 @@ use candle_core::Result;
 use memory::tiers::{HostCopy, Slot};
 use trace::Category;
 
+use crate::carried::Carrier;
+
 /// The elements of a parameter's state, whose places are empty meanwhile.
 #[derive(Debug)]
 pub(super) struct HostState(Vec<HostCopy>);
@@ -31,5 +33,11 @@ impl HostState {
             copy.take_back(slot)?;
         }
         Ok(())
+    }
+
+    /// Saves or restores the elements.
+    pub(super) fn carry(&mut self, carrier: &mut dyn Carrier) -> Result<()> {
+        let mut copies = self.0.iter_mut();
+        copies.try_for_each(|copy| carrier.elements(copy.as_bytes_mut()))
     }
 }

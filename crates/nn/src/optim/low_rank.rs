@@ -21,6 +21,7 @@ use super::{
     projection::{GradientProjection, ProjectionSide},
 };
 use crate::{
+    carried::Carrier,
     param::Param,
     tensor::{Tensor, for_format},
 };
@@ -51,6 +52,18 @@ struct State {
 impl State {
     fn slots(&mut self) -> [&mut dyn Slot; 3] {
         [&mut self.basis, &mut self.m, &mut self.v].map(Tensor::slot)
+    }
+
+    /// Saves or restores it. Steps count from 1, so 0 is a basis that is not computed yet.
+    fn carry(&mut self, carrier: &mut dyn Carrier) -> Result<()> {
+        let mut refreshed = self.refreshed.unwrap_or(0);
+        carrier.count(&mut refreshed)?;
+        self.refreshed = Some(refreshed).filter(|step| *step > 0);
+        if let Some(host) = &mut self.host {
+            return host.carry(carrier);
+        }
+        let mut slots = self.slots().into_iter();
+        slots.try_for_each(|slot| carrier.elements(slot.as_bytes_mut()))
     }
 }
 
@@ -236,6 +249,12 @@ impl<P: GradientProjection> Optimizer for LowRankAdam<P> {
         }
         self.states = states;
         Ok(())
+    }
+
+    fn carry(&mut self, carrier: &mut dyn Carrier) -> Result<()> {
+        carrier.count(&mut self.steps)?;
+        self.adamw.carry(carrier)?;
+        self.states.iter_mut().try_for_each(|state| state.carry(carrier))
     }
 
     fn release(&mut self) {

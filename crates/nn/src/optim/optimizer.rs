@@ -2,7 +2,7 @@
 
 use candle_core::Result;
 
-use crate::param::Param;
+use crate::{carried::Carrier, param::Param};
 
 /// Updates weights by their gradients. The first step creates the state.
 pub trait Optimizer {
@@ -17,6 +17,12 @@ pub trait Optimizer {
     /// # Errors
     /// Errors of candle, and of an optimizer that finds nothing to work on.
     fn step(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()>;
+
+    /// Saves or restores the state, which there must be ([`prepare`](Self::prepare)).
+    ///
+    /// # Errors
+    /// Those of the carrier.
+    fn carry(&mut self, carrier: &mut dyn Carrier) -> Result<()>;
 
     /// Frees the state.
     fn release(&mut self);

@@ -51,10 +51,12 @@ pub fn ok(cell_id: &str) -> Record {
         reason: None,
         attempt: 1,
         retried: Vec::new(),
+        concurrent_cells: 1,
         started_at: "2026-03-01T12:00:00Z".into(),
         wall_seconds: 12.5,
         measured: Some(Measured {
             steps: 3,
+            resumed_steps: Vec::new(),
             loss_first: 5.5,
             loss_last: 5.25,
             loss_eval: Some(5.375),

@@ -129,6 +129,11 @@ impl CellDir {
         self.0.join("timeline.bin")
     }
 
+    /// The folder of the checkpoints; absent unless the cell is being trained or was ended.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.0.join("checkpoints")
+    }
+
     /// The child's stderr.
     pub fn log(&self) -> PathBuf {
         self.0.join("log.txt")

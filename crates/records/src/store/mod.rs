@@ -2,6 +2,7 @@
 //! by a hash in it or in the record beside it.
 
 mod cell_yaml;
+mod checkpoints;
 mod error;
 mod folders;
 mod place;
@@ -13,6 +14,7 @@ mod tests;
 mod write;
 
 pub use cell_yaml::{read_cell_yaml, write_cell_yaml};
+pub use checkpoints::{Checkpoint, remove_checkpoints};
 pub use error::StoreError;
 pub use folders::{CellDir, STUDY_FILE, StudyDir, is_cell_id};
 pub use place::{make_room, make_room_unless_file, make_room_unless_folder, move_aside};

@@ -15,6 +15,8 @@ pub struct Outcome {
     pub kind: Kind,
     /// The value of a record.
     pub value: Box<dyn Fn(&Record) -> Datum>,
+    /// True for a time or speed of training, which says nothing where cells shared the machine.
+    pub is_speed: bool,
 }
 
 fn outcome<T: Into<Datum>>(name: &str, kind: Kind, value: impl Fn(&Record) -> T + 'static) -> Outcome {
@@ -22,11 +24,27 @@ fn outcome<T: Into<Datum>>(name: &str, kind: Kind, value: impl Fn(&Record) -> T 
         name: name.to_string(),
         kind,
         value: Box::new(move |record| value(record).into()),
+        is_speed: false,
     }
 }
 
 fn measured<T: Into<Datum>>(name: &str, kind: Kind, value: impl Fn(&Measured) -> T + 'static) -> Outcome {
     outcome(name, kind, move |record| record.measured.as_ref().map(&value))
+}
+
+/// A time or speed, unless other cells trained beside this one.
+fn speed<T: Into<Datum>>(name: &str, value: impl Fn(&Measured) -> T + 'static) -> Outcome {
+    let alone = move |record: &Record| {
+        record
+            .measured
+            .as_ref()
+            .filter(|_| record.concurrent_cells == 1)
+            .map(&value)
+    };
+    Outcome {
+        is_speed: true,
+        ..outcome(name, Kind::Float, alone)
+    }
 }
 
 fn profile<T: Into<Datum>>(component: &str, value: impl Fn(&Profile) -> T + 'static) -> Outcome {
@@ -59,13 +77,14 @@ pub fn outcomes() -> Vec<Outcome> {
         measured("tokens", Int, |m| m.tokens),
         measured("real_tokens", Int, |m| m.real_tokens),
         measured("steps_timed", Int, |m| m.steps_timed),
-        measured("step_seconds_median", Float, |m| m.step_seconds_median),
-        measured("step_seconds_spread", Float, |m| m.step_seconds_spread),
-        measured("tokens_per_second", Float, |m| m.tokens_per_second),
-        measured("real_tokens_per_second", Float, |m| m.real_tokens_per_second),
-        measured("train_seconds", Float, |m| m.train_seconds),
-        measured("load_seconds", Float, |m| m.load_seconds),
+        speed("step_seconds_median", |m| m.step_seconds_median),
+        speed("step_seconds_spread", |m| m.step_seconds_spread),
+        speed("tokens_per_second", |m| m.tokens_per_second),
+        speed("real_tokens_per_second", |m| m.real_tokens_per_second),
+        speed("train_seconds", |m| m.train_seconds),
+        speed("load_seconds", |m| m.load_seconds),
         outcome("wall_seconds", Float, |r| r.wall_seconds),
+        outcome("concurrent_cells", Int, |r| r.concurrent_cells),
         measured("allocated_peak_bytes", Int, |m| m.allocated_peak_bytes),
         measured("reserved_peak_bytes", Int, |m| m.reserved_peak_bytes),
         measured("process_peak_bytes", Int, |m| m.process_peak_bytes),
@@ -95,7 +114,7 @@ pub fn outcomes() -> Vec<Outcome> {
         measured("emptied_mean_bytes", Int, |m| m.emptied_mean_bytes),
         measured("host_allocated_peak_bytes", Int, |m| m.host_allocated_peak_bytes),
         measured("copied_mean_bytes", Int, |m| m.copied_mean_bytes),
-        measured("copy_wait_seconds_mean", Float, |m| m.copy_wait_seconds_mean),
+        speed("copy_wait_seconds_mean", |m| m.copy_wait_seconds_mean),
         profile("parameter", |p| p.parameter_bytes),
         profile("adapter", |p| p.adapter_bytes),
         profile("optimizer_state", |p| p.optimizer_state_bytes),

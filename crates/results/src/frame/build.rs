@@ -24,6 +24,8 @@ pub struct Row<'a> {
     pub lineage: &'a Lineage,
     /// The outcome.
     pub record: Option<&'a Record>,
+    /// True if the study measures no speeds.
+    pub hides_speeds: bool,
     /// The plan's figures.
     pub prediction: Option<&'a Prediction>,
 }
@@ -79,7 +81,10 @@ pub fn build(rows: &[Row<'_>]) -> Result<DataFrame, FrameError> {
         }
     }
     for outcome in outcomes() {
-        let values = rows.iter().map(|row| row.record.map_or(Datum::Null, &outcome.value));
+        let values = rows.iter().map(|row| {
+            let shown = row.record.filter(|_| !(outcome.is_speed && row.hides_speeds));
+            shown.map_or(Datum::Null, &outcome.value)
+        });
         columns.push(column(&outcome.name, outcome.kind, values)?);
     }
     for predicted in predictions() {
@@ -108,6 +113,7 @@ pub fn of_plan<'a>(
             cell: &study_cell.cell,
             lineage: &study_cell.lineage,
             record: None,
+            hides_speeds: !study.speeds,
             prediction,
         })
         .collect();
@@ -168,6 +174,7 @@ mod tests {
                 cell_id,
                 cell,
                 lineage: &Lineage::Written,
+                hides_speeds: false,
                 record: (i == 0).then_some(&record),
                 prediction: None,
             })
@@ -203,6 +210,7 @@ mod tests {
             cell_id: &id,
             cell: &cell,
             lineage: &Lineage::Written,
+            hides_speeds: false,
             record,
             prediction: None,
         };

@@ -216,6 +216,7 @@ mod tests {
             cell_id: &id,
             cell: &cell,
             lineage: &Lineage::Written,
+            hides_speeds: false,
             record,
             prediction: None,
         };

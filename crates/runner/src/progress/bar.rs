@@ -1,5 +1,6 @@
-//! Two bars on a terminal: the study, and the cell that runs.
+//! Bars on a terminal: one of the study, and one of each cell that trains.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::text::visible;
@@ -13,11 +14,12 @@ use super::observer::Progress;
 
 const TICK: Duration = Duration::from_millis(200);
 
-/// Two bars on a terminal.
+/// Bars on a terminal.
 pub struct Bars {
     bars: MultiProgress,
     study: ProgressBar,
-    cell: ProgressBar,
+    /// Those of the cells that train, by their ids.
+    cells: BTreeMap<String, ProgressBar>,
 }
 
 impl Default for Bars {
@@ -25,8 +27,11 @@ impl Default for Bars {
         let bars = MultiProgress::new();
         let study = bars.add(ProgressBar::no_length());
         study.set_style(style(FIRST_CELL));
-        let cell = bars.add(ProgressBar::no_length());
-        Self { bars, study, cell }
+        Self {
+            bars,
+            study,
+            cells: BTreeMap::new(),
+        }
     }
 }
 
@@ -52,36 +57,47 @@ impl Progress for Bars {
     fn cell_started(&mut self, task: &Task) {
         // A cell that ran out of memory may be followed by others.
         self.study.set_length(task.of as u64);
-        self.cell.reset();
-        self.cell.set_style(style(WAITING));
-        self.cell.set_prefix(task.name());
-        self.cell.set_message(format!("starting{}", predicted(task)));
-        self.cell.enable_steady_tick(TICK);
+        let cell = self.bars.add(ProgressBar::no_length());
+        cell.set_style(style(WAITING));
+        cell.set_prefix(task.name());
+        cell.set_message(format!("starting{}", predicted(task)));
+        cell.enable_steady_tick(TICK);
+        self.cells.insert(task.cell_id.clone(), cell);
     }
 
     fn event(&mut self, task: &Task, event: &Event) {
+        if let Event::Remark { text } = event {
+            self.note(&format!("{}: {text}", task.name()));
+        }
+        // A real step has no bar.
+        let Some(cell) = self.cells.get(&task.cell_id) else {
+            return;
+        };
         match event {
-            Event::Loading => self.cell.set_message("loading"),
+            Event::Loading => cell.set_message("loading"),
             Event::Training { steps, .. } => {
-                self.cell.set_style(style(STEPPING));
-                self.cell.reset();
-                self.cell.set_length(*steps as u64);
-                self.cell.set_message("");
+                cell.set_style(style(STEPPING));
+                cell.reset();
+                cell.set_length(*steps as u64);
+                cell.set_message("");
             }
             Event::Step { step: now, .. } => {
-                self.cell.set_position(now.step as u64);
-                self.cell.set_message(step(now));
+                cell.set_position(now.step as u64);
+                cell.set_message(step(now));
             }
             Event::Evaluating => {
-                self.cell.set_style(style(WAITING));
-                self.cell.set_message("evaluating");
+                cell.set_style(style(WAITING));
+                cell.set_message("evaluating");
             }
-            Event::Remark { text } => self.note(&format!("{}: {text}", task.name())),
-            Event::Started(_) | Event::Done => {}
+            Event::Remark { .. } | Event::Started(_) | Event::Done => {}
         }
     }
 
     fn cell_finished(&mut self, task: &Task, record: &Record) {
+        if let Some(cell) = self.cells.remove(&task.cell_id) {
+            cell.finish_and_clear();
+            self.bars.remove(&cell);
+        }
         self.study.set_style(style(LATER_CELLS));
         self.study.inc(1);
         // The table at the end has all outcomes; failures show at once.
@@ -95,7 +111,7 @@ impl Progress for Bars {
     }
 
     fn finished(&mut self, _: &Summary) {
-        self.cell.finish_and_clear();
+        self.cells.values().for_each(ProgressBar::finish_and_clear);
         self.study.finish_and_clear();
     }
 }
