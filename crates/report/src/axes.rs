@@ -208,7 +208,9 @@ mod tests {
                 .map(|of_cell| keys(&cell(of_cell)).into_iter().collect())
                 .collect();
             let mut shown = fixed(&cells, &axes(&cells, &[])).into_iter();
-            shown.find(|setting| setting.key == "lora_alpha").map(|setting| setting.value)
+            shown
+                .find(|setting| setting.key == "lora_alpha")
+                .map(|setting| setting.value)
         };
         assert_eq!(alpha(&[(8, None), (16, None)]).as_deref(), Some("2 × rank"));
         assert_eq!(alpha(&[(8, Some(16.0)), (16, Some(16.0))]).as_deref(), Some("16"));
