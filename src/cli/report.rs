@@ -192,8 +192,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Prints or writes the table to paste of a study.
 fn table(path: &Path, args: &Args, format: ReportFormat) -> anyhow::Result<ExitCode> {
     let table = match planned_study(path, args)? {
-        Some(_) => {
-            let (study, cells) = planned(path)?;
+        Some(study) => {
+            let (study, cells) = planned(study)?;
             let about = About {
                 is_plan: true,
                 ..About::new(&study)
@@ -212,7 +212,7 @@ fn table(path: &Path, args: &Args, format: ReportFormat) -> anyhow::Result<ExitC
         ReportFormat::Latex => table.latex(),
         _ => table.data().csv(),
     };
-    write_page(&text, args.output.as_deref(), false)
+    write_page(&text, args.output.as_deref())
 }
 
 /// Writes or checks a study's report. Returns false if the check fails.
@@ -229,7 +229,7 @@ fn planned_study(path: &Path, args: &Args) -> anyhow::Result<Option<Study>> {
         return Ok(None);
     }
     let mut study = load(path, &Overrides::from_environment(Vec::new())?, None)?;
-    if study.cells.iter().any(|study_cell| study_cell.cell.engine().is_some()) {
+    if !study.is_planned() {
         return Ok(None);
     }
     fetch(&mut study, Purpose::Plan, |_| true)?;

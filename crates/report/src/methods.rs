@@ -172,6 +172,15 @@ pub(crate) const HELD_OUT: &str = "loss_eval";
 /// The column of the rise of the loss on other data.
 pub(crate) const FORGETTING: &str = "forgetting";
 
+/// The sentence about groups that are random.
+pub(crate) const RANDOM: &str = "Weights are random, so losses say nothing about the methods.";
+
+/// True if a group starts from random weights, whose losses say nothing.
+pub(crate) fn are_random<'g>(groups: impl IntoIterator<Item = &'g Group>) -> bool {
+    let mut groups = groups.into_iter();
+    groups.any(|group| group.cells[0].text("weights") == Some("random"))
+}
+
 /// The judgement on the losses of these groups.
 pub(crate) fn losses(groups: &[Group]) -> Losses {
     let no = |remark| Losses {
@@ -190,11 +199,8 @@ pub(crate) fn losses(groups: &[Group]) -> Losses {
             remark: None,
         };
     }
-    if measured
-        .iter()
-        .any(|group| group.cells[0].text("weights") == Some("random"))
-    {
-        return no("Weights are random, so losses say nothing about the methods.");
+    if are_random(measured.iter().copied()) {
+        return no(RANDOM);
     }
     if stats.len() < measured.len() {
         return no("Not every method has a loss on held-out data, and a training loss does not rank methods.");

@@ -12,7 +12,7 @@ use spec::{Prose, SpecError, Study};
 use super::axes::last_part;
 use super::columns::{check_measured, check_predicted};
 use super::group::{Group, Stat};
-use super::methods::{FORGETTING, HELD_OUT, Method};
+use super::methods::{FORGETTING, HELD_OUT, Method, are_random};
 use super::speeds::Speeds;
 
 /// The most differences in a label: a table with longer ones is too wide to paste.
@@ -88,17 +88,20 @@ impl PasteTable {
         // Methods that all have a name of their own go by it.
         let names: BTreeSet<String> = source.groups.iter().map(Method::name_of).collect();
         let have_names = names.len() > 1 && names.len() == source.groups.len();
-        let row = |group: &Group| Row {
-            label: match have_names {
-                true => Method::name_of(group),
-                false => label(&differences(group, base, source.axes)),
-            },
-            differences: match have_names {
+        let row = |group: &Group| {
+            let differences = match have_names {
                 true => Vec::new(),
                 false => differences(group, base, source.axes),
-            },
-            status: group.status.clone(),
-            cells: columns.iter().map(|column| source.cell(column, group, base)).collect(),
+            };
+            Row {
+                label: match have_names {
+                    true => Method::name_of(group),
+                    false => label(&differences),
+                },
+                differences,
+                status: group.status.clone(),
+                cells: columns.iter().map(|column| source.cell(column, group, base)).collect(),
+            }
         };
         Self {
             rows: shown.map(row).collect(),
@@ -173,16 +176,6 @@ fn escaped(text: &str) -> String {
     out
 }
 
-impl Column {
-    /// Its name in data.
-    fn key(&self) -> String {
-        match self.of_base {
-            true => format!("{}_of_base", self.name),
-            false => self.name.clone(),
-        }
-    }
-}
-
 impl Source<'_> {
     /// The columns of the spec, or the usual ones that have figures.
     fn columns(&self) -> Vec<Column> {
@@ -208,11 +201,7 @@ impl Source<'_> {
         } else {
             columns.push(column(self.speeds.of.column, false));
             columns.extend((several && self.speeds.comparable).then(|| column(self.speeds.of.column, true)));
-            // Losses of random weights say nothing.
-            let is_random = self
-                .groups
-                .iter()
-                .any(|group| group.cells[0].text("weights") == Some("random"));
+            let is_random = are_random(self.groups);
             let losses = [HELD_OUT, FORGETTING].into_iter().filter(|_| !is_random);
             columns.extend(losses.map(|name| column(name, false)));
         }
@@ -280,6 +269,15 @@ impl Source<'_> {
 }
 
 impl Column {
+    /// Its name in data.
+    fn key(&self) -> String {
+        match self.of_base {
+            true => format!("{}_of_base", self.name),
+            false => self.name.clone(),
+        }
+    }
+
+    /// A figure with its unit, if the heading does not have it.
     fn text(&self, quantity: Quantity) -> String {
         match dimension(&self.name) {
             _ if self.of_base => ratio(quantity),
@@ -327,9 +325,8 @@ fn label(differences: &[String]) -> String {
 /// # Errors
 /// A column that they have not, with its place in the spec.
 pub(crate) fn check(study: &Study) -> Result<(), SpecError> {
-    let is_planned = study.cells.iter().all(|study_cell| study_cell.cell.engine().is_none());
     for column in &study.report.columns {
-        let checked = if is_planned {
+        let checked = if study.is_planned() {
             check_predicted(column)
         } else {
             check_measured(column)

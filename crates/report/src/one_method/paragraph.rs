@@ -9,17 +9,13 @@ use super::table::{DECIMALS, reads_as_zero};
 use crate::answer::listed;
 use crate::entry::Entry;
 use crate::markdown::line_code as code;
-use crate::methods::{FORGETTING, HELD_OUT, Method};
+use crate::methods::{FORGETTING, HELD_OUT, Method, RANDOM, are_random};
 
 /// The paragraph: cost, then quality.
 pub(super) fn sentences(pair: &Pair<'_>, only: &str, baseline: &str) -> Vec<String> {
     let mut sentences = vec![costs(pair, only, baseline)];
-    let is_random = pair
-        .groups()
-        .iter()
-        .any(|group| group.cells[0].text("weights") == Some("random"));
-    if is_random {
-        sentences.push("Weights are random, so losses say nothing about the methods.".into());
+    if are_random(pair.groups()) {
+        sentences.push(RANDOM.into());
         return sentences;
     }
     for (column, words) in [(HELD_OUT, "held-out loss"), (FORGETTING, "forgetting")] {
