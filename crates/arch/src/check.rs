@@ -2,9 +2,7 @@
 
 mod trained;
 
-use options::{
-    AdapterOptions, Attention, Dtype, Loss, ModelOptions, Stack, TargetModules, Task, Weights, ends_in,
-};
+use options::{AdapterOptions, Attention, Dtype, Loss, ModelOptions, Stack, TargetModules, Task, Weights, ends_in};
 
 use super::config::{BITSANDBYTES, ModelConfig, Quantised};
 use super::error::{ArchError, Unsupported};

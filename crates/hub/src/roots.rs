@@ -89,7 +89,10 @@ impl Roots {
         let has_readme = set.revision.files.contains_key(README);
         let configs = has_readme.then(|| Configs::read(&set.dir.join(README)).ok());
         let files: Vec<String> = set.revision.files.keys().cloned().collect();
-        let found = configs.flatten().unwrap_or_default().files_of(name.file(), &files, split);
+        let found = configs
+            .flatten()
+            .unwrap_or_default()
+            .files_of(name.file(), &files, split);
         let files = found.unwrap_or(Err(SplitError::NoData))?.into_iter();
         Ok(files.map(|file| set.dir.join(file)).collect())
     }

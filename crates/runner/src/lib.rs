@@ -29,12 +29,12 @@ mod worker;
 
 pub use error::RunError;
 pub use fetch::{Purpose, fetch, fetch_description};
-pub use ladder::add_fallbacks;
+pub use ladder::{add_fallbacks, follow};
 pub use options::Options;
 pub use outcome::log_tail;
 pub use preflight::{PreflightError, preflight, trainable};
 pub use progress::{Bars, Json, Plain, Progress, Silent};
-pub use provenance::{built_from, git_commit, provenance};
+pub use provenance::{built_from, hash_of_sources, provenance, sources};
 pub use python::Python;
 pub use run::run;
 pub use schedule::{Schedule, due, schedule};

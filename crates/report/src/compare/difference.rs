@@ -24,9 +24,10 @@ pub struct ColumnDifference {
 }
 
 /// The columns that are not keys of the configuration.
-const OTHER_COLUMNS: [(&str, &str); 13] = [
+const OTHER_COLUMNS: [(&str, &str); 14] = [
     ("outcome", "status"),
     ("version", "expctl_version"),
+    ("version", "sources"),
     ("version", "git_commit"),
     ("version", "releases"),
     ("machine", "machine_cpu"),
