@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::text::{counted, format, with_causes};
+use cell::Data;
 use options::{Engine, InstructionSet};
 use plan::{Options, PlanError, Planner, advice};
 use polars_core::prelude::{DataFrame, PolarsResult};
 use rayon::prelude::*;
-use results::frame::{Plans, Replan, Stale};
+use results::frame::{self, Plans, Replan, Stale};
 use spec::{Study, StudyCell};
 
 use super::output::note;
@@ -21,12 +22,12 @@ pub(super) fn this_program() -> String {
     }
 }
 
-/// Plans the cells of a study that are in its frame, on the instruction sets that they ran on. Those that cannot be planned
-/// here are counted in a note: their model or their data may be another study's. What Python runs is left out, since a plan
-/// of it depends on what is installed.
-pub(super) fn plans(study: &Study, cells: &DataFrame) -> PolarsResult<Plans> {
-    let levels = levels(cells)?;
-    let study = with_ladders(study, cells)?;
+/// Plans the cells of a study that are in its frame, on the instruction sets that they ran on. Notes count those that cannot be
+/// planned here, because their model or their data are another study's, and are not there or are not those of the run. What
+/// Python runs is left out, since a plan of it depends on what is installed.
+pub(super) fn plans(study: &Study, frame: &DataFrame) -> PolarsResult<Plans> {
+    let levels = levels(frame)?;
+    let study = with_ladders(study, frame)?;
     let planner = |level: &Option<InstructionSet>| {
         let options = Options {
             instruction_set: *level,
@@ -68,7 +69,45 @@ pub(super) fn plans(study: &Study, cells: &DataFrame) -> PolarsResult<Plans> {
             with_causes(first),
         ));
     }
+    let others = with_other_inputs(&study, frame, &plans)?;
+    if !others.is_empty() {
+        note(&format!(
+            "{} of `{}` cannot be planned again here: model or data are not those of the run",
+            counted(others.len(), "cell"),
+            study.invocation.source(),
+        ));
+    }
+    plans.retain(|id, _| !others.contains(id));
     Ok(plans)
+}
+
+/// The stale cells whose model or data here are not those of the run. Others are not looked at, since reading data takes
+/// longer than planning.
+fn with_other_inputs(study: &Study, frame: &DataFrame, plans: &Plans) -> PolarsResult<BTreeSet<String>> {
+    let ids = frame.column("cell_id")?.str()?;
+    let parameters = frame.column("parameter_count")?.i64()?;
+    let data = frame.column("data_sha256")?.str()?;
+    let is_other = |id: &String| {
+        let row = ids.iter().position(|other| other == Some(id))?;
+        let study_cell = study.cells.iter().find(|study_cell| study_cell.id == *id)?;
+        let measured = parameters.get(row)?;
+        let planned = plans.get(id)?.prediction.parameter_count;
+        let has_other_data = || {
+            let is_file = matches!(study_cell.cell.data, Data::File(_));
+            is_file && hash_of_data(study, study_cell).as_deref() != data.get(row)
+        };
+        Some(u64::try_from(measured) != Ok(planned) || has_other_data())
+    };
+    let stale = frame::stale(frame, plans)?.into_iter().map(|stale| stale.cell_id);
+    Ok(stale.filter(|id| is_other(id) == Some(true)).collect())
+}
+
+/// The SHA-256 of the token ids that a cell trains on here; `None` if they cannot be read.
+fn hash_of_data(study: &Study, study_cell: &StudyCell) -> Option<String> {
+    let (options, roots) = (study_cell.cell.train_options(), study.roots());
+    let config = arch::open(&options.model, study_cell.cell.stack, &roots).ok()?;
+    let dataset = data::load(&options.data, &config, &roots, &std::env::temp_dir()).ok()?;
+    Some(dataset.sha256().to_owned())
 }
 
 /// The instruction set that each cell of a frame ran on; `None` for one that did not run.

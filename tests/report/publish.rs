@@ -109,6 +109,27 @@ fn a_stale_frame_takes_todays_plans() {
 }
 
 #[test]
+fn cells_whose_inputs_are_not_those_of_the_run_are_not_compared() {
+    for (model, note) in [
+        ("./model", "cannot be planned again here: unknown model `./model`"),
+        (
+            "tiny",
+            "cannot be planned again here: model or data are not those of the run",
+        ),
+    ] {
+        let publish = "output: results/rank_sweep.md, publish: reports/rank_sweep.md";
+        let spec = SPEC.replace("output: results/rank_sweep.md", publish);
+        let spec = spec.replace("[bfloat16, int4]", "[bfloat16]");
+        let recorded = Recorded::new(&spec.replace("defaults: {", &format!("defaults: {{ model: {model},")));
+        recorded.expctl(&["report", PUBLISHED, "--publish"]).exits(0);
+        recorded
+            .expctl(&["report", PUBLISHED, "--check"])
+            .exits(0)
+            .stderr_has(note);
+    }
+}
+
+#[test]
 fn only_a_published_frame_is_planned_again() {
     let recorded = Recorded::new(SPEC);
     recorded
