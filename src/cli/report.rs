@@ -73,6 +73,9 @@ pub(super) struct Args {
     /// our trainer, which plans have to the byte, and all predictions. The report says which cells; a run measures them again
     #[arg(long, conflicts_with_all = ["check", "results", "template", "output", "format", "only", "all"])]
     replan: bool,
+    /// Leave out the ids of cells: their columns, and the lists of them. For a page to paste; a published one has them
+    #[arg(long, conflicts_with_all = ["publish", "check", "replan", "only"])]
+    no_ids: bool,
     /// Include records of cells that are no longer in the spec
     #[arg(long)]
     all: bool,
@@ -286,7 +289,9 @@ fn report_plan(study: &Study, spec: &Path, args: &Args) -> anyhow::Result<bool> 
         return Err(NoPlace(spec.to_path_buf()).into());
     }
     let report = PlanReport::new(study, template, (output.as_deref(), "--output FILE"), command)?;
-    report.write_or_check(plan::Options::default(), args.check.is_some())
+    report
+        .without_ids(args.no_ids)
+        .write_or_check(plan::Options::default(), args.check.is_some())
 }
 
 /// A study with the frames that its report is made from.
@@ -411,7 +416,7 @@ impl Reported {
             true => Place::Published,
             false => args.place(study, Some(dir)),
         };
-        let report = StudyReport::new(study, dir, args.template.as_deref(), place)?;
+        let report = StudyReport::new(study, dir, args.template.as_deref(), place)?.without_ids(args.no_ids);
         check_study(study)?;
         let from_records;
         let (frames, source) = match kept {

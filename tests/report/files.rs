@@ -87,6 +87,25 @@ fn check_says_what_is_stale() {
 }
 
 #[test]
+fn a_page_to_paste_has_no_ids() {
+    let recorded = Recorded::new(SPEC);
+    let id = &recorded.study.cells[0].id[..4];
+    let spec = "experiments/rank_sweep.yaml";
+    recorded.expctl(&["report", spec]).exits(0);
+    assert!(recorded.read("results/rank_sweep.md").contains(id));
+    recorded
+        .expctl(&["report", spec, "--no-ids", "--output", "page.md"])
+        .exits(0);
+    let page = recorded.read("page.md");
+    assert!(!page.contains(id) && !page.contains("| Cell"), "{page}");
+    assert!(page.contains("| Peak allocated (MiB)"), "{page}");
+    recorded
+        .expctl(&["report", spec, "--no-ids", "--check"])
+        .exits(2)
+        .stderr_has("--no-ids");
+}
+
+#[test]
 fn the_spec_says_how_results_are_shown() {
     let recorded = Recorded::new(SPEC);
     let spec = "experiments/rank_sweep.yaml";
@@ -235,7 +254,10 @@ fn the_frame_beside_a_report_knows_its_overrides() {
     study.write(recorded.dir.path()).unwrap();
     recorded.expctl(&["report", spec]).exits(0);
     without_folder(&recorded);
-    recorded.expctl(&["report", spec, "--check=pages"]).exits(0).stderr_is("");
+    recorded
+        .expctl(&["report", spec, "--check=pages"])
+        .exits(0)
+        .stderr_is("");
     let markdown = recorded.read("results/rank_sweep.md");
     assert!(
         markdown.contains("expctl run experiments/rank_sweep.yaml --set batch_size=2"),

@@ -101,7 +101,7 @@ pub(crate) fn axes_beside_names(axes: &[String]) -> Vec<String> {
 }
 
 /// The name of a cell's method.
-pub(crate) fn name(cell: &Entry) -> String {
+pub fn name(cell: &Entry) -> String {
     // A method may have no rank.
     let has_adapter = cell.number("rank").is_none_or(|rank| rank > 0.0);
     if !has_adapter {
@@ -136,7 +136,7 @@ fn without_adapter(cell: &Entry) -> &'static str {
         (Some("rsvd"), Some(_)) => "Partial fine-tuning, rSVD states",
         (_, None) => "Full fine-tuning",
         (_, Some("[bias]")) => "BitFit",
-        (_, Some("[.*norm]")) => "LayerNorm tuning",
+        (_, Some("[.*norm]")) => "LayerNorm tuning without PEFT",
         (_, Some(_)) => "Partial fine-tuning",
     }
 }
@@ -335,7 +335,11 @@ mod tests {
             name(&keys.map(|(key, value)| (key.to_owned(), value)).into_iter().collect())
         };
         assert_eq!(name("[bias]", "adamw"), "BitFit");
-        assert_eq!(name("[.*norm]", "lion"), "LayerNorm tuning");
+        assert_eq!(
+            name("[.*norm]", "lion"),
+            "LayerNorm tuning without PEFT",
+            "PEFT's method has the name"
+        );
         assert_eq!(name("['.*proj']", "rsvd"), "Partial fine-tuning, rSVD states");
         assert_eq!(name("['.*proj']", "galore"), "GaLore");
     }
