@@ -6,10 +6,12 @@
 
 mod accuracy;
 mod cell;
+mod cell_summary;
 mod cells;
 mod claims;
 mod commands;
 mod compare;
+mod comparison_verdict;
 mod comparison_view;
 mod completions;
 mod data;

@@ -9,6 +9,8 @@ use clap::ValueEnum;
 use records::store::write_if_changed;
 use spec::SpecError;
 
+use super::screen::screen_width;
+
 /// Exit code if a cell failed or a check did not hold.
 pub const FAILED: u8 = 1;
 /// Exit code of every error.
@@ -96,7 +98,7 @@ impl Format {
     /// The whole table in this format, with a line end.
     pub(super) fn render(self, table: &Table) -> String {
         match self {
-            Self::Table => table.aligned(),
+            Self::Table => table.within(screen_width()),
             Self::Json => table.json(),
             Self::Csv => table.csv(),
         }

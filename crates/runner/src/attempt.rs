@@ -81,6 +81,8 @@ impl Attempts<'_> {
             attempt: 1,
             index: 0,
             prediction: None,
+            work: 1.0,
+            work_left: 1.0,
         };
         // A record of an earlier attempt must not pass for this one's.
         absent_is_fine(fs::remove_dir_all(dir.path())).map_err(|source| RunError::Folder {

@@ -40,5 +40,6 @@ pub use run::run;
 pub use schedule::{Schedule, due, schedule};
 pub use summary::{Finished, Summary};
 pub use task::{Cached, Overview, Task};
+pub use text::would_fit;
 pub use trials::tried;
 pub use worker::Worker;

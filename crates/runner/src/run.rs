@@ -79,6 +79,7 @@ pub fn run(study: &mut Study, options: &Options, progress: &mut dyn Progress) ->
     }
     let unplanned = predicted::plan(study, &planner, &dir, &unresolved)?;
     predict(study, &planner, options, &mut tasks);
+    weigh(study, &planner, &mut tasks);
     let _queued = events.queue_signals();
     progress.started(&overview);
     for note in notes {
@@ -137,6 +138,7 @@ impl Run<'_> {
                 return Ok(self.tasks.len() + 1);
             }
             (task.position, task.of) = (self.finished.len() + 1, self.finished.len() + 1 + self.tasks.len());
+            task.work_left = task.work + self.tasks.iter().map(|task| task.work).sum::<f64>();
             let Some(record) = self.one(&mut task, progress)? else {
                 return Ok(self.tasks.len() + 1);
             };
@@ -233,6 +235,8 @@ impl Run<'_> {
                 let mut task = task_of(self.study, &self.dir, next);
                 let next = &self.study.cells[next];
                 task.prediction = prediction(self.study, next, &self.planner, self.options).ok();
+                // It is as much work as the cell that it follows, more or less.
+                task.work = self.finished.last().map_or(1.0, |finished| finished.task.work);
                 self.tasks.push_front(task);
                 return Ok(());
             };
@@ -274,6 +278,17 @@ fn predict(study: &Study, planner: &Planner, options: &Options, tasks: &mut [Tas
     tasks.par_iter_mut().for_each(|task| {
         task.prediction = prediction(study, &study.cells[task.index], planner, options).ok();
     });
+}
+
+/// Gives each cell its work, if that of all is known.
+fn weigh(study: &Study, planner: &Planner, tasks: &mut [Task]) {
+    let work = |task: &Task| planner.work(&study.cells[task.index].cell, task.prediction.as_ref()?);
+    let Some(work) = tasks.iter().map(work).collect::<Option<Vec<f64>>>() else {
+        return;
+    };
+    for (task, work) in tasks.iter_mut().zip(work) {
+        task.work = work;
+    }
 }
 
 fn prediction(

@@ -162,6 +162,8 @@ fn task(study: &Study, index: usize, attempt: u32) -> Task {
         attempt,
         index,
         prediction: None,
+        work: 1.0,
+        work_left: 1.0,
     }
 }
 

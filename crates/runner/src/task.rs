@@ -42,6 +42,12 @@ pub struct Task {
     /// The predicted memory; `None` if the planner cannot predict it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prediction: Option<Prediction>,
+    /// Its work in proportion to that of the run's other cells: the training's arithmetic, or 1 if that of one is not known.
+    #[serde(skip)]
+    pub work: f64,
+    /// The work of this cell and of those after it.
+    #[serde(skip)]
+    pub work_left: f64,
 }
 
 impl Task {

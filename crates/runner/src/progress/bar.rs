@@ -9,6 +9,7 @@ use records::{Event, Record, Status};
 use super::super::summary::Summary;
 use super::super::task::{Overview, Task};
 use super::super::text::{outcome, overview, predicted, step};
+use super::eta::Eta;
 use super::observer::Progress;
 
 const TICK: Duration = Duration::from_millis(200);
@@ -18,15 +19,21 @@ pub struct Bars {
     bars: MultiProgress,
     study: ProgressBar,
     cell: ProgressBar,
+    eta: Eta,
 }
 
 impl Default for Bars {
     fn default() -> Self {
         let bars = MultiProgress::new();
         let study = bars.add(ProgressBar::no_length());
-        study.set_style(style(FIRST_CELL));
+        study.set_style(style(CELLS));
         let cell = bars.add(ProgressBar::no_length());
-        Self { bars, study, cell }
+        Self {
+            bars,
+            study,
+            cell,
+            eta: Eta::default(),
+        }
     }
 }
 
@@ -37,8 +44,7 @@ fn style(template: &str) -> ProgressStyle {
         .progress_chars("━╸─")
 }
 
-const FIRST_CELL: &str = "{bar:24} {pos}/{len} cells, {elapsed} gone";
-const LATER_CELLS: &str = "{bar:24} {pos}/{len} cells, {elapsed} gone, {eta} left";
+const CELLS: &str = "{bar:24} {pos}/{len} cells, {elapsed} gone{msg}";
 const WAITING: &str = "{spinner} {prefix} {msg}";
 const STEPPING: &str = "{bar:24} {prefix} step {pos}/{len}, {eta} left, {msg}";
 
@@ -52,6 +58,7 @@ impl Progress for Bars {
     fn cell_started(&mut self, task: &Task) {
         // A cell that ran out of memory may be followed by others.
         self.study.set_length(task.of as u64);
+        self.study.set_message(self.eta.left(task.work_left));
         self.cell.reset();
         self.cell.set_style(style(WAITING));
         self.cell.set_prefix(task.name());
@@ -68,7 +75,9 @@ impl Progress for Bars {
                 self.cell.set_length(*steps as u64);
                 self.cell.set_message("");
             }
-            Event::Step { step: now, .. } => {
+            Event::Step { steps, step: now } => {
+                let done = task.work * now.step as f64 / *steps as f64;
+                self.study.set_message(self.eta.left(task.work_left - done));
                 self.cell.set_position(now.step as u64);
                 self.cell.set_message(step(now));
             }
@@ -82,11 +91,14 @@ impl Progress for Bars {
     }
 
     fn cell_finished(&mut self, task: &Task, record: &Record) {
-        self.study.set_style(style(LATER_CELLS));
+        if record.status != Status::Oversize {
+            self.eta.finished(task.work, record.wall_seconds);
+        }
+        self.study.set_message(self.eta.left(task.work_left - task.work));
         self.study.inc(1);
         // The table at the end has all outcomes; failures show at once.
         if record.status != Status::Ok {
-            self.note(&format!("{}: {}", task.name(), outcome(record)));
+            self.note(&format!("{}: {}", task.name(), outcome(task, record)));
         }
     }
 
@@ -106,7 +118,7 @@ mod tests {
 
     #[test]
     fn templates_parse() {
-        for template in [FIRST_CELL, LATER_CELLS, WAITING, STEPPING] {
+        for template in [CELLS, WAITING, STEPPING] {
             assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
         }
     }

@@ -70,8 +70,8 @@ impl Progress for Plain {
         }
     }
 
-    fn cell_finished(&mut self, _: &Task, record: &Record) {
-        self.line(&format!("  {}", outcome(record)));
+    fn cell_finished(&mut self, task: &Task, record: &Record) {
+        self.line(&format!("  {}", outcome(task, record)));
     }
 
     fn note(&mut self, text: &str) {
