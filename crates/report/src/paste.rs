@@ -9,14 +9,11 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 use spec::{Prose, SpecError, Study};
 
-use super::axes::last_part;
 use super::columns::{check_measured, check_predicted};
 use super::group::{Group, Stat};
+use super::labels::{difference_label, differences};
 use super::methods::{FORGETTING, HELD_OUT, Method, are_random};
 use super::speeds::Speeds;
-
-/// The most differences in a label: a table with longer ones is too wide to paste.
-const MOST_DIFFERENCES: usize = 4;
 
 /// The heading of the configurations.
 const CONFIGURATION: &str = "Configuration";
@@ -96,7 +93,7 @@ impl PasteTable {
             Row {
                 label: match have_names {
                     true => Method::name_of(group),
-                    false => label(&differences),
+                    false => difference_label(&differences),
                 },
                 differences,
                 status: group.status.clone(),
@@ -294,32 +291,6 @@ impl Column {
     }
 }
 
-/// What differs from the base, by name: `attn_implementation: sdpa`; empty for the base.
-fn differences(group: &Group, base: Option<&Group>, axes: &[String]) -> Vec<String> {
-    let differs = |axis: &&String| base.is_some_and(|base| base.axes.get(*axis) != group.axes.get(*axis));
-    let part = |axis: &String| format!("{}: {}", last_part(axis), group.axes[axis]);
-    let differing: Vec<&String> = axes.iter().filter(differs).collect();
-    // A key that the configuration does not heed says nothing beside others.
-    let heeded = differing.iter().filter(|axis| group.axes[**axis] != ABSENT);
-    let heeded: Vec<String> = heeded.map(|axis| part(axis)).collect();
-    match heeded.is_empty() {
-        false => heeded,
-        true => differing.into_iter().map(part).collect(),
-    }
-}
-
-/// The differences as a label, the first of them if there are many.
-fn label(differences: &[String]) -> String {
-    match differences.len() {
-        0 => "base".to_owned(),
-        n if n > MOST_DIFFERENCES => {
-            let (first, more) = differences.split_at(MOST_DIFFERENCES);
-            format!("{} and {} more", first.join(", "), more.len())
-        }
-        _ => differences.join(", "),
-    }
-}
-
 /// Makes sure that the study's cells have the columns that its spec asks for.
 ///
 /// # Errors
@@ -334,17 +305,4 @@ pub(crate) fn check(study: &Study) -> Result<(), SpecError> {
         checked.map_err(|mistake| column.origin.mistake_in("", column, mistake))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::label;
-
-    #[test]
-    fn a_label_has_the_first_of_many_differences() {
-        let differences = ["a: 1", "b: 2", "c: 3", "d: 4", "e: 5", "f: 6"].map(str::to_owned);
-        assert_eq!(label(&[]), "base");
-        assert_eq!(label(&differences[..4]), "a: 1, b: 2, c: 3, d: 4");
-        assert_eq!(label(&differences), "a: 1, b: 2, c: 3, d: 4 and 2 more");
-    }
 }
