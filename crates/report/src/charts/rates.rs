@@ -18,6 +18,12 @@ const FEWEST: usize = 2;
 /// out: a training that diverged would press all others together.
 const REACH: f64 = 1.5;
 
+/// A method's rates with their losses.
+struct Line {
+    name: String,
+    points: Vec<(f64, f64)>,
+}
+
 /// A line for each method that was trained at several rates. Its lowest point has the method's name.
 pub(super) fn rates(view: &View<'_>, loss: &'static str) -> Result<Scatter, String> {
     view.measured()?;
@@ -35,7 +41,7 @@ pub(super) fn rates(view: &View<'_>, loss: &'static str) -> Result<Scatter, Stri
         &shown,
         view.axes.iter().filter(|axis| *axis != RATE && !is_of_methods(axis)),
     );
-    let mut methods: IndexMap<Vec<&str>, (String, Vec<(f64, f64)>)> = IndexMap::new();
+    let mut methods: IndexMap<Vec<&str>, Line> = IndexMap::new();
     for group in &shown {
         let axes = group.axes.iter().filter(|(axis, _)| *axis != RATE);
         let key = axes.map(|(_, value)| value.as_str()).collect();
@@ -45,32 +51,30 @@ pub(super) fn rates(view: &View<'_>, loss: &'static str) -> Result<Scatter, Stri
             }
             _ => Method::name_of(group),
         };
-        let (_, points) = methods.entry(key).or_insert_with(|| (name(), Vec::new()));
-        points.extend(at(group));
+        let line = methods.entry(key).or_insert_with(|| Line {
+            name: name(),
+            points: Vec::new(),
+        });
+        line.points.extend(at(group));
     }
-    methods.retain(|_, (_, points)| points.len() >= FEWEST);
+    methods.retain(|_, line| line.points.len() >= FEWEST);
     if methods.is_empty() {
         return Err("no method was trained at several learning rates".into());
     }
-    for (_, points) in methods.values_mut() {
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for line in methods.values_mut() {
+        line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
     let lowest = |points: &[(f64, f64)]| points.iter().map(|point| point.1).fold(f64::INFINITY, f64::min);
-    let lows: Vec<f64> = methods.values().map(|(_, points)| lowest(points)).collect();
+    let lows: Vec<f64> = methods.values().map(|line| lowest(&line.points)).collect();
     let (best, worst) = (
         lows.iter().copied().fold(f64::INFINITY, f64::min),
         lows.iter().copied().fold(f64::NEG_INFINITY, f64::max),
     );
     let most = worst + REACH * (worst - best).max(0.01 * best.abs());
-    let is_far = |points: &&(f64, f64)| points.1 > most;
-    let far: usize = methods
-        .values()
-        .map(|(_, points)| points.iter().filter(is_far).count())
-        .sum();
-    let mut points = Vec::new();
-    let mut curves = Vec::new();
-    for (name, all) in methods.values() {
-        let near: Vec<(f64, f64)> = all.iter().filter(|point| !is_far(point)).copied().collect();
+    let (mut points, mut curves, mut far) = (Vec::new(), Vec::new(), 0);
+    for Line { name, points: all } in methods.values() {
+        let near: Vec<(f64, f64)> = all.iter().filter(|point| point.1 <= most).copied().collect();
+        far += all.len() - near.len();
         let lowest = lowest(&near);
         points.extend(near.iter().map(|&(x, y)| Point {
             x,
