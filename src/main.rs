@@ -16,8 +16,8 @@ static ALLOCATOR: ProcessAllocator = ProcessAllocator;
 fn main() -> ExitCode {
     memory::bound_foreign_work();
     spec::ship(files(&EXPERIMENTS));
-    if let Some(commit) = option_env!("BUILT_FROM_COMMIT") {
-        runner::built_from(commit);
+    if let Some(ids) = option_env!("BUILT_FROM_SOURCES") {
+        runner::built_from(ids);
     }
     match Cli::read().run() {
         Ok(code) => code,

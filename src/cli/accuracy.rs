@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use spec::{Overrides, Study};
 
 use super::fetch::fetch;
-use super::output::write_page;
+use super::output::PageFile;
 use super::resolved::resolved;
 
 const EXAMPLES: &str = "Examples:
@@ -35,12 +35,8 @@ pub(super) struct Args {
     /// Specs with `published` figures
     #[arg(required = true)]
     specs: Vec<PathBuf>,
-    /// The file to write instead of the standard output
-    #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Write nothing; exit code 1 if the file is stale
-    #[arg(long, requires = "output")]
-    check: bool,
+    #[command(flatten)]
+    file: PageFile,
     /// The page, or all rows
     #[arg(long, value_enum, default_value_t)]
     format: Output,
@@ -61,7 +57,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     specs.dedup();
     let mut studies = Vec::new();
     for path in &specs {
-        let (study, cells) = planned(path)?;
+        let (study, cells) = planned(spec::load(path, &Overrides::default())?)?;
         studies.push(PlannedStudy {
             spec: path.display().to_string(),
             report: study.report.publish.clone().or_else(|| study.report.output.clone()),
@@ -75,12 +71,11 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Output::Json => table(&accuracy).json(),
         Output::Csv => table(&accuracy).csv(),
     };
-    write_page(&page, args.output.as_deref(), args.check)
+    args.file.write(&page)
 }
 
-/// A spec's study with the frame of its predictions.
-pub(super) fn planned(path: &Path) -> anyhow::Result<(Study, DataFrame)> {
-    let mut study = spec::load(path, &Overrides::default())?;
+/// A study with the frame of its predictions.
+pub(super) fn planned(mut study: Study) -> anyhow::Result<(Study, DataFrame)> {
     fetch(&mut study, Purpose::Plan, |_| true)?;
     let dir = StudyDir::new(Path::new("results").join(&study.name));
     let study = resolved(study, Options::default(), &dir)?;
@@ -92,7 +87,7 @@ pub(super) fn planned(path: &Path) -> anyhow::Result<(Study, DataFrame)> {
         .map(|study_cell| planner.predict(&study_cell.cell));
     let predictions: Vec<Prediction> = predictions
         .collect::<Result<_, _>>()
-        .with_context(|| path.display().to_string())?;
+        .with_context(|| study.invocation.source())?;
     let cells = frame::of_plan(&study, predictions.iter().map(Some))?;
     Ok((study, cells))
 }

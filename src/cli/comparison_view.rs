@@ -11,6 +11,9 @@ use results::figure;
 use results::setting;
 use serde_json::{Value, json};
 
+use super::comparison_verdict::verdict;
+use super::screen::{screen_width, wrapped};
+
 /// The format of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {
@@ -42,7 +45,12 @@ impl ComparisonView<'_> {
     /// The whole comparison in this format.
     pub(super) fn render(&self, format: Output) -> String {
         match format {
-            Output::Table => format!("{}\n{}{}", self.head(), self.table(false).aligned(), self.notes("  ")),
+            Output::Table => format!(
+                "{}\n{}{}",
+                self.head(),
+                self.table(false).within(screen_width()),
+                self.notes("  ")
+            ),
             Output::Json => format!("{:#}\n", self.json()),
             Output::Csv => {
                 eprint!("{}{}", self.head(), self.notes("  "));
@@ -76,7 +84,8 @@ impl ComparisonView<'_> {
             by.push(format!("{} {axes}", matched.by_axes));
         }
         format!(
-            "A: {} ({})\nB: {} ({})\nmatched: {}\n",
+            "{}\nA: {} ({})\nB: {} ({})\nmatched: {}\n",
+            wrapped(&verdict(self.comparison), 2),
             self.a.display(),
             of(only_in_a),
             self.b.display(),

@@ -11,6 +11,7 @@ use serde_json::json;
 use spec::Example;
 
 use super::print;
+use super::screen::screen_width;
 
 const EXAMPLES: &str = "Examples:
   expctl init
@@ -34,7 +35,7 @@ const SPEC: &str = include_str!("init.yaml");
 
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.list {
-        print(&examples().aligned())?;
+        print(&examples().within(screen_width()))?;
     } else if let Some(name) = args.example {
         let example = Example::named(&name)?;
         write_example(&example, &args.spec.unwrap_or_else(|| format!("{name}.yaml").into()))?;

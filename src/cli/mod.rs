@@ -6,10 +6,12 @@
 
 mod accuracy;
 mod cell;
+mod cell_summary;
 mod cells;
 mod claims;
 mod commands;
 mod compare;
+mod comparison_verdict;
 mod comparison_view;
 mod completions;
 mod data;
@@ -38,6 +40,7 @@ mod plan_oom_alone;
 mod plan_report;
 mod prediction_view;
 mod recipes;
+mod replan;
 mod report;
 mod report_frames;
 mod requirements;
@@ -47,6 +50,7 @@ mod run_output;
 mod schema;
 mod screen;
 mod show;
+mod sources;
 mod studies;
 mod study_report;
 mod subject;

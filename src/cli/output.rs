@@ -1,13 +1,15 @@
 //! Exit codes, errors, and text on stdout.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use base::text::{Table, visible, visible_but_styles, with_causes};
 use clap::ValueEnum;
 use records::store::write_if_changed;
 use spec::SpecError;
+
+use super::screen::screen_width;
 
 /// Exit code if a cell failed or a check did not hold.
 pub const FAILED: u8 = 1;
@@ -25,21 +27,40 @@ pub(crate) fn exit_code(holds: bool) -> ExitCode {
     }
 }
 
-/// Prints a page, or writes it to a file. If `is_check`, it only says whether the file has it.
-pub(crate) fn write_page(page: &str, output: Option<&Path>, is_check: bool) -> anyhow::Result<ExitCode> {
-    let Some(output) = output else {
-        print(page)?;
-        return Ok(ExitCode::SUCCESS);
-    };
-    let shown = output.display();
-    if is_check {
+/// The place of a page.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PageFile {
+    /// The file to write instead of the standard output
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write nothing; exit code 1 if the file is stale
+    #[arg(long, requires = "output")]
+    check: bool,
+}
+
+impl PageFile {
+    /// Writes the page, or says whether the file has it.
+    pub(crate) fn write(&self, page: &str) -> anyhow::Result<ExitCode> {
+        let Some(output) = self.output.as_deref().filter(|_| self.check) else {
+            return write_page(page, self.output.as_deref());
+        };
+        let shown = output.display();
         let is_fresh = std::fs::read_to_string(output).unwrap_or_default() == page;
         match is_fresh {
             true => print(&format!("{shown} is up to date\n"))?,
             false => eprintln!("`{shown}` is stale"),
         }
-        return Ok(exit_code(is_fresh));
+        Ok(exit_code(is_fresh))
     }
+}
+
+/// Prints a page, or writes it to a file.
+pub(crate) fn write_page(page: &str, output: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let Some(output) = output else {
+        print(page)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let shown = output.display();
     let word = if write_if_changed(output, page.as_bytes())? {
         "wrote"
     } else {
@@ -77,7 +98,7 @@ impl Format {
     /// The whole table in this format, with a line end.
     pub(super) fn render(self, table: &Table) -> String {
         match self {
-            Self::Table => table.aligned(),
+            Self::Table => table.within(screen_width()),
             Self::Json => table.json(),
             Self::Csv => table.csv(),
         }

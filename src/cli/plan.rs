@@ -24,7 +24,7 @@ use super::plan_batches::worst_batches;
 use super::plan_gate::{Planned, junit, sarif};
 use super::plan_report::{PlanReport, plan_cells};
 use super::prediction_view::{range, range_cell, range_reason, trainable, verdict};
-use super::screen::{judged, wrapped};
+use super::screen::{judged, screen_width, wrapped};
 use super::study_report::template_of;
 use super::subject::Subject;
 use super::{Format, exit_code, fits_or_not, print};
@@ -324,10 +324,12 @@ fn table(study: &Study, planner: &Planner, plans: &[CellPlan]) -> String {
         row.push(json!(study_cell.id));
         table.rows.push(row);
     }
-    let aligned = table.aligned();
+    let aligned = table.within(screen_width());
     let mut lines = aligned.lines();
     let mut text = format!("{}\n", lines.next().unwrap_or_default());
-    for (line, judgement) in lines.zip(judgements) {
+    // The verdicts are in the first block of a table that is wider than the screen.
+    for (index, line) in lines.enumerate() {
+        let judgement = judgements.get(index).copied().flatten();
         let coloured = judgement.map(|judgement| {
             let words = judgement.words();
             line.replacen(words, &judged(words, judgement), 1)

@@ -14,7 +14,7 @@ use spec::StudyCell;
 use trace::Category;
 
 use super::prediction_view::{range_reason, share, trainable};
-use super::screen::{judged, wrapped};
+use super::screen::{judged, screen_width, wrapped};
 
 /// One cell's plan with what is printed of it.
 pub(super) struct Answer<'a> {
@@ -155,7 +155,7 @@ impl Answer<'_> {
             row.extend(has_verdict.then(|| json!(judgement.map_or(format::ABSENT, Judgement::words))));
             table.rows.push(row);
         }
-        format!("\n{}", table.aligned())
+        format!("\n{}", table.within(screen_width()))
     }
 }
 

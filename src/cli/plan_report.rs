@@ -12,7 +12,7 @@ use results::frame;
 use spec::Study;
 
 use super::print;
-use super::study_report::{check, refuse_overwriting, stem, up_to_date};
+use super::study_report::{check, refuse_overwriting, stem, up_to_date, with_or_without_ids};
 
 /// The plans of a study's cells, in their order. That of one cell has several ways to make it fit, others the least.
 pub(super) fn plan_cells(study: &Study, planner: &Planner) -> Result<Vec<CellPlan>, CellError> {
@@ -33,6 +33,8 @@ pub(super) struct PlanReport<'a> {
     output: PathBuf,
     /// The command that makes the report again.
     command: String,
+    /// True if the page has no ids of cells.
+    no_ids: bool,
 }
 
 impl<'a> PlanReport<'a> {
@@ -59,7 +61,13 @@ impl<'a> PlanReport<'a> {
             template,
             output: output.to_owned(),
             command,
+            no_ids: false,
         })
+    }
+
+    /// The report with the ids of its cells, or without.
+    pub(super) fn without_ids(self, no_ids: bool) -> Self {
+        Self { no_ids, ..self }
     }
 
     /// Plans the cells, and writes the report or, if `is_check`, checks it. Returns false if the check fails.
@@ -80,6 +88,7 @@ impl<'a> PlanReport<'a> {
             ..About::new(study)
         };
         let rendered = report::render(&about, &frame, &self.template, &stem(output))?;
+        let rendered = with_or_without_ids(rendered, self.no_ids);
         if is_check {
             return check(&rendered, output, Path::new(&source), true);
         }

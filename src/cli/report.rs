@@ -9,6 +9,7 @@ use anyhow::ensure;
 use base::text::{counted, visible};
 use records::store::StudyDir;
 use report::{About, Rendered, Template, check_study, paste_table};
+use results::frame::{self, Replanned};
 use runner::Purpose;
 use spec::{Overrides, Study, TEMPLATES};
 
@@ -20,10 +21,10 @@ use super::report_frames::{Frames, FramesBeside};
 use super::resolved::resolved;
 use super::studies::NoStudy;
 use super::study_report::{
-    Place, StudyReport, check, default_output, publish_of, refuse_overwriting, refuse_own_report, template_of,
+    self, Place, StudyReport, default_output, publish_of, refuse_overwriting, refuse_own_report, template_of,
     up_to_date,
 };
-use super::{exit_code, print, studies};
+use super::{exit_code, print, replan, sources, studies};
 
 const EXAMPLES: &str = "Examples:
   expctl report experiments/rank_sweep.yaml --format html
@@ -63,10 +64,18 @@ pub(super) struct Args {
     /// Write the report to the place that the spec's `report.publish` names, to be committed
     #[arg(long, conflicts_with_all = ["output", "format"])]
     publish: bool,
-    /// Write nothing; exit code 1 if a file is stale or a claim's verdict is unexpected. A spec expects `supported`,
-    /// unless it says otherwise. The report is the published one, if the spec names one
-    #[arg(long)]
-    check: bool,
+    /// Write nothing; exit code 1 if a file is stale, a cell is planned otherwise than it was measured, or a claim's verdict is
+    /// unexpected. A spec expects `supported`, unless it says otherwise. The report is the published one, if the spec names
+    /// one. `--check=pages` plans no cell
+    #[arg(long, value_name = "WHAT", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    check: Option<Check>,
+    /// Plan the cells of the published report again, and write what is planned otherwise today into its frame: the memory of
+    /// our trainer, which plans have to the byte, and all predictions. The report says which cells; a run measures them again
+    #[arg(long, conflicts_with_all = ["check", "results", "template", "output", "format", "only", "all"])]
+    replan: bool,
+    /// Leave out the ids of cells: their columns, and the lists of them. For a page to paste; a published one has them
+    #[arg(long, conflicts_with_all = ["publish", "check", "replan", "only"])]
+    no_ids: bool,
     /// Include records of cells that are no longer in the spec
     #[arg(long)]
     all: bool,
@@ -77,6 +86,15 @@ pub(super) struct Args {
     /// The value that --only is compared with
     #[arg(long, value_name = "VALUE", requires = "only")]
     baseline: Option<String>,
+}
+
+/// What `--check` looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Check {
+    /// Pages, charts and frames, and whether today's plans still say what was measured
+    All,
+    /// Pages, charts and frames alone, which is quick
+    Pages,
 }
 
 /// The kind of a report's file.
@@ -124,16 +142,17 @@ impl Args {
     /// The report's place. `folder` has the report of a spec that names no place.
     fn place(&self, study: &Study, folder: Option<&StudyDir>) -> Place {
         match self.other_file(study, folder) {
-            _ if self.publish => Place::Published,
+            _ if self.publish || self.replan => Place::Published,
             Some(file) => Place::File(file),
             None => Place::Own,
         }
     }
 
-    /// True if the report to be checked is the published one of a spec.
-    fn checks_published(&self, study: &Study, path: &Path) -> bool {
+    /// True if the report to be checked, or planned again, is the published one of a spec.
+    fn is_of_published(&self, study: &Study, path: &Path) -> bool {
         let is_specs_own = self.results.is_none() && self.output.is_none() && self.format.is_none();
-        self.check && is_specs_own && study.report.publish.is_some() && studies::is_spec(path)
+        let is_published = is_specs_own && study.report.publish.is_some() && studies::is_spec(path);
+        (self.check.is_some() || self.replan) && is_published
     }
 
     /// The report's file, if it is not a place that the spec names.
@@ -164,7 +183,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(format) = args.format.filter(|format| format.ending().is_none()) {
-        ensure!(!args.check, "--check is for reports, and a table is printed");
+        ensure!(args.check.is_none(), "--check is for reports, and a table is printed");
         ensure!(
             args.studies.len() == 1,
             "a table is of one study, and several are given"
@@ -192,8 +211,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Prints or writes the table to paste of a study.
 fn table(path: &Path, args: &Args, format: ReportFormat) -> anyhow::Result<ExitCode> {
     let table = match planned_study(path, args)? {
-        Some(_) => {
-            let (study, cells) = planned(path)?;
+        Some(study) => {
+            let (study, cells) = planned(study)?;
             let about = About {
                 is_plan: true,
                 ..About::new(&study)
@@ -212,7 +231,7 @@ fn table(path: &Path, args: &Args, format: ReportFormat) -> anyhow::Result<ExitC
         ReportFormat::Latex => table.latex(),
         _ => table.data().csv(),
     };
-    write_page(&text, args.output.as_deref(), false)
+    write_page(&text, args.output.as_deref())
 }
 
 /// Writes or checks a study's report. Returns false if the check fails.
@@ -229,7 +248,7 @@ fn planned_study(path: &Path, args: &Args) -> anyhow::Result<Option<Study>> {
         return Ok(None);
     }
     let mut study = load(path, &Overrides::from_environment(Vec::new())?, None)?;
-    if study.cells.iter().any(|study_cell| study_cell.cell.engine().is_some()) {
+    if !study.is_planned() {
         return Ok(None);
     }
     fetch(&mut study, Purpose::Plan, |_| true)?;
@@ -257,7 +276,12 @@ fn report_plan(study: &Study, spec: &Path, args: &Args) -> anyhow::Result<bool> 
             (template_of(study), study.invocation.command_of("plan", &[option]))
         }
     };
-    let output = match args.publish || args.checks_published(study, spec) {
+    ensure!(
+        !args.replan,
+        "`{}` has no frame to plan again: its report is a plan; `--publish` makes it again",
+        spec.display()
+    );
+    let output = match args.publish || args.is_of_published(study, spec) {
         true => Some(publish_of(study)?.to_path_buf()),
         false => other,
     };
@@ -265,7 +289,9 @@ fn report_plan(study: &Study, spec: &Path, args: &Args) -> anyhow::Result<bool> 
         return Err(NoPlace(spec.to_path_buf()).into());
     }
     let report = PlanReport::new(study, template, (output.as_deref(), "--output FILE"), command)?;
-    report.write_or_check(plan::Options::default(), args.check)
+    report
+        .without_ids(args.no_ids)
+        .write_or_check(plan::Options::default(), args.check.is_some())
 }
 
 /// A study with the frames that its report is made from.
@@ -274,8 +300,8 @@ struct Reported {
     dir: StudyDir,
     /// The frames beside the report, if there is no folder with the study's records.
     kept: Option<(PathBuf, Frames)>,
-    /// True if the spec's published report is checked.
-    checks_published: bool,
+    /// True if it is the spec's published report that is checked or planned again.
+    is_of_published: bool,
     /// False if the spec's cells have changed since.
     is_current: bool,
 }
@@ -300,7 +326,7 @@ impl Reported {
             study,
             dir,
             kept: None,
-            checks_published: false,
+            is_of_published: false,
             is_current,
         })
     }
@@ -312,15 +338,18 @@ impl Reported {
         }
         let study = spec::load(path, &Overrides::from_environment(Vec::new())?)?;
         let dir = StudyDir::new(Path::new("results").join(&study.name));
-        let checks_published = args.checks_published(&study, path);
-        if dir.study_yaml().exists() && !checks_published {
+        if args.replan {
+            publish_of(&study)?;
+        }
+        let is_of_published = args.is_of_published(&study, path);
+        if dir.study_yaml().exists() && !is_of_published {
             return Ok(None);
         }
         let places = [&study.report.output, &study.report.publish];
-        let places = places.into_iter().skip(usize::from(checks_published || args.publish));
+        let places = places.into_iter().skip(usize::from(is_of_published || args.publish));
         let mut beside = places.flatten().map(|place| FramesBeside::of(place));
         let Some(beside) = beside.find(|beside| beside.cells.exists()) else {
-            return match checks_published {
+            return match is_of_published {
                 true => Err(NotPublished(path.to_path_buf()).into()),
                 false => Ok(None),
             };
@@ -339,7 +368,7 @@ impl Reported {
         let rows = rows.filter_map(|(id, follows)| id.filter(|_| follows.is_none()));
         let after = format!("the frame `{}` was written", beside.cells.display());
         // A published report is of the spec as it is written.
-        let as_written = match checks_published && !study.invocation.laid_over().is_empty() {
+        let as_written = match is_of_published && !study.invocation.laid_over().is_empty() {
             true => ids(&load(path, &Overrides::default(), None)?),
             false => ids(&study),
         };
@@ -348,7 +377,7 @@ impl Reported {
             study,
             dir,
             kept: Some((beside.cells, frames)),
-            checks_published,
+            is_of_published,
             is_current,
         }))
     }
@@ -383,11 +412,11 @@ impl Reported {
     /// Writes or checks the report. Returns false if a check fails.
     fn run(self, args: &Args) -> anyhow::Result<bool> {
         let Self { study, dir, kept, .. } = &self;
-        let place = match self.checks_published {
+        let place = match self.is_of_published {
             true => Place::Published,
             false => args.place(study, Some(dir)),
         };
-        let report = StudyReport::new(study, dir, args.template.as_deref(), place)?;
+        let report = StudyReport::new(study, dir, args.template.as_deref(), place)?.without_ids(args.no_ids);
         check_study(study)?;
         let from_records;
         let (frames, source) = match kept {
@@ -397,8 +426,14 @@ impl Reported {
                 (&from_records, dir.path())
             }
         };
-        if args.check {
+        if args.replan {
+            return replan(study, &report, frames);
+        }
+        if let Some(check) = args.check {
             let mut is_current = self.is_current;
+            if check == Check::All && !self.is_as_today(frames, source)? {
+                is_current = false;
+            }
             for path in kept
                 .is_none()
                 .then(|| report.stale_frames(frames))
@@ -412,7 +447,7 @@ impl Reported {
                 );
                 is_current = false;
             }
-            return check(&report.render(frames)?, &report.output, source, is_current);
+            return study_report::check(&report.render(frames)?, &report.output, source, is_current);
         }
         if args.publish && kept.is_none() {
             self.check_publishable(frames)?;
@@ -435,6 +470,31 @@ impl Reported {
 }
 
 impl Reported {
+    /// True if today's plans say what the cells of a frame say, and its sources can be found. Names what is not so.
+    fn is_as_today(&self, frames: &Frames, source: &Path) -> anyhow::Result<bool> {
+        let shown = source.display();
+        let plans = replan::plans(&self.study, &frames.cells)?;
+        let stale = frame::stale(&frames.cells, &plans)?;
+        for stale in &stale {
+            eprintln!("`{shown}` is stale: {}", replan::line(stale));
+        }
+        if !stale.is_empty() {
+            let spec = self.study.invocation.source();
+            let by_plan = self
+                .is_of_published
+                .then(|| format!(", and `expctl report --replan {spec}` writes today's plans"));
+            eprintln!(
+                "`expctl run --fresh {spec}` measures them again{}",
+                by_plan.unwrap_or_default()
+            );
+        }
+        let unknown = sources::unknown(&frames.cells);
+        for hash in &unknown {
+            eprintln!("`{shown}` was made from sources {hash}, which no commit of this repository has");
+        }
+        Ok(stale.is_empty() && unknown.is_empty())
+    }
+
     /// Makes sure that a run is all of the spec, as it is written.
     fn check_publishable(&self, frames: &Frames) -> anyhow::Result<()> {
         let source = self.study.invocation.source();
@@ -459,6 +519,32 @@ impl Reported {
         );
         Ok(())
     }
+}
+
+/// Writes today's plans into the frame of a published report, and the report. Returns false if some cells need a run.
+fn replan(study: &Study, report: &StudyReport<'_>, frames: &Frames) -> anyhow::Result<bool> {
+    let plans = replan::plans(study, &frames.cells)?;
+    let Replanned { cells, refused } = frame::replan(&frames.cells, &plans, &replan::this_program())?;
+    let frames = Frames {
+        cells,
+        timeline: frames.timeline.clone(),
+    };
+    let mut written = report.write_beside(&frames)?;
+    written.extend(report.write(&frames)?.1);
+    if written.is_empty() {
+        let source = study.invocation.source();
+        print(&up_to_date(&report.output, Path::new(&source)))?;
+    }
+    for path in written {
+        print(&format!("wrote {}\n", path.display()))?;
+    }
+    for id in &refused {
+        eprintln!(
+            "cell {id} stays as it is, because no plan has all of its figures; `expctl run --fresh {}` measures it again",
+            study.invocation.source()
+        );
+    }
+    Ok(refused.is_empty())
 }
 
 /// The spec's own cells.

@@ -6,13 +6,13 @@ use cell::Cell;
 use records::Record;
 use records::store::StudyDir;
 use results::trainable_share;
-use runner::{Finished, Schedule, Summary, log_tail};
+use runner::{Finished, Schedule, Summary, log_tail, would_fit};
 use serde_json::{Value, json};
 use spec::{Study, StudyCell};
 
 use super::Format;
 use super::cells::{cell_row, cell_table};
-use super::screen::wrapped;
+use super::screen::{screen_width, wrapped};
 
 /// The cells in the study's order: the values of the axes, and what a run would do.
 pub(super) fn dry_run(study: &Study, schedule: &Schedule, format: Format) -> String {
@@ -89,7 +89,13 @@ pub(super) fn summary(study: &Study, summary: &Summary, dir: &StudyDir) -> Strin
             let values = batch.chain(figures(cell, record, study.speeds));
             table.rows.push(cell_row(study, task.index, Format::Table, values));
         }
-        lines.extend([String::new(), table.aligned()]);
+        lines.extend([String::new(), table.within(screen_width())]);
+    }
+    for Finished { task, record } in &summary.finished {
+        let fits = would_fit(task, record);
+        if let Some(fits) = fits.strip_prefix("; ") {
+            lines.push(format!("{}: out of memory; {fits}\n", task.name()));
+        }
     }
     for Finished { task, record } in summary.failed() {
         let reason = record.reason.as_deref().unwrap_or("no reason given");

@@ -1,15 +1,25 @@
-//! Text for a terminal: lines of at most 80 columns, and colours for verdicts.
+//! Text for a terminal: the width of its lines, and colours for verdicts.
 
 use anstyle::{AnsiColor, Style};
 use records::prediction::Judgement;
 
-/// Columns of a line. Terminals have at least as many.
+/// Columns of a line of words. Terminals have at least as many.
 const COLUMNS: usize = 80;
+
+/// Columns of the screen: those that the variable `COLUMNS` says, or the terminal's. What is piped has no end.
+pub(super) fn screen_width() -> usize {
+    let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal = || {
+        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+        (size.ws_col > 0).then_some(usize::from(size.ws_col))
+    };
+    named.or_else(terminal).unwrap_or(usize::MAX)
+}
 
 /// Breaks a paragraph into lines; those after the first are indented.
 pub(super) fn wrapped(text: &str, indent: usize) -> String {
     let indent = " ".repeat(indent);
-    let options = textwrap::Options::new(COLUMNS)
+    let options = textwrap::Options::new(COLUMNS.min(screen_width()))
         .subsequent_indent(&indent)
         .word_splitter(textwrap::WordSplitter::NoHyphenation)
         .break_words(false);

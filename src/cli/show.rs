@@ -21,6 +21,8 @@ use results::setting;
 use serde_json::{Map, Value, json};
 use spec::{Lineage, Study};
 
+use super::cell_summary::cell_summary;
+use super::screen::screen_width;
 use super::studies::Results;
 use super::{Format, print, studies, warn};
 
@@ -151,8 +153,9 @@ fn show_row(frame: &Path, row: &Entry, format: Format) -> anyhow::Result<ExitCod
             let sections = sections.into_iter().filter(|(_, settings)| !settings.is_empty());
             let sections = sections.map(|(heading, settings)| format!("\n{heading}\n{}", lines(&settings)));
             format!(
-                "cell {id}: {status}\n{}\n{}",
+                "cell {id}: {status}\n{}\n{}{}",
                 frame.display(),
+                cell_summary(row),
                 sections.collect::<String>()
             )
         }
@@ -192,6 +195,9 @@ fn for_people(
     let rows = entries(&frame)?;
     let status = rows.first().and_then(|row| row.text("status")).unwrap_or("not run");
     let mut text = format!("cell {id}: {status}\n{}\n", dir.path().display());
+    if let Some(row) = rows.first() {
+        text.push_str(&cell_summary(row));
+    }
     if record.is_some_and(|record| record.files.is_none()) {
         text.push_str("unproven: a version of expctl without hashes wrote its files\n");
     }
@@ -221,7 +227,7 @@ fn for_people(
     }
     if !steps.is_empty() {
         text.push_str("\nSteps\n");
-        text.push_str(&steps_for_people(steps).aligned());
+        text.push_str(&steps_for_people(steps).within(screen_width()));
     }
     Ok(text)
 }

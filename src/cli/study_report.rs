@@ -49,6 +49,8 @@ pub(super) struct StudyReport<'s> {
     pub(super) output: PathBuf,
     /// True if it lies in the study's folder and the spec names no place: all of its files are the study's.
     is_own: bool,
+    /// True if the page has no ids of cells.
+    no_ids: bool,
     /// The frames beside a report in a place that the spec names; `None` if they are in the study's folder anyway.
     beside: Option<FramesBeside>,
 }
@@ -76,6 +78,7 @@ impl<'s> StudyReport<'s> {
             dir,
             template: template.map_or_else(|| template_of(study), Template::named),
             is_own,
+            no_ids: false,
             beside: (keeps_frames && !in_folder).then(|| FramesBeside::of(&output)),
             output,
         };
@@ -85,6 +88,11 @@ impl<'s> StudyReport<'s> {
         }
         refuse_overwriting(&report.output, study, dir, &report.template)?;
         Ok(report)
+    }
+
+    /// The report with the ids of its cells, or without.
+    pub(super) fn without_ids(self, no_ids: bool) -> Self {
+        Self { no_ids, ..self }
     }
 
     /// Makes sure before the training that the report can be written after it.
@@ -101,7 +109,8 @@ impl<'s> StudyReport<'s> {
     pub(super) fn render(&self, frames: &Frames) -> anyhow::Result<Rendered> {
         let about = About::new(self.study);
         let stem = stem(&self.output);
-        Ok(report::render(&about, frames.of_report(), &self.template, &stem)?)
+        let rendered = report::render(&about, frames.of_report(), &self.template, &stem)?;
+        Ok(with_or_without_ids(rendered, self.no_ids))
     }
 
     /// Writes the frames of a study's records into its folder and beside the report. Returns the files that changed.
@@ -132,6 +141,17 @@ impl<'s> StudyReport<'s> {
         let rendered = self.render(frames)?;
         let written = report::write(&rendered, &self.output, self.is_own)?;
         Ok((rendered, written))
+    }
+}
+
+/// A report, without the ids of its cells if `no_ids`.
+pub(super) fn with_or_without_ids(rendered: Rendered, no_ids: bool) -> Rendered {
+    match no_ids {
+        true => Rendered {
+            markdown: report::without_ids(&rendered.markdown),
+            ..rendered
+        },
+        false => rendered,
     }
 }
 

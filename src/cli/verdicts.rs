@@ -9,7 +9,7 @@ use report::verdicts::{ClaimingStudy, page};
 use spec::Overrides;
 
 use super::accuracy::planned;
-use super::output::write_page;
+use super::output::PageFile;
 use super::report_frames::FramesBeside;
 
 const EXAMPLES: &str = "Examples:
@@ -26,12 +26,8 @@ pub(super) struct Args {
     /// Specs, with `claims` or without
     #[arg(required = true)]
     specs: Vec<PathBuf>,
-    /// The file to write instead of the standard output
-    #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Write nothing; exit code 1 if the file is stale
-    #[arg(long, requires = "output")]
-    check: bool,
+    #[command(flatten)]
+    file: PageFile,
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -43,7 +39,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     for path in &specs {
         studies.extend(claiming(path)?);
     }
-    write_page(&page(&studies)?, args.output.as_deref(), args.check)
+    args.file.write(&page(&studies)?)
 }
 
 /// A spec's study with its frame; `None` if it claims nothing.
@@ -53,9 +49,9 @@ fn claiming(path: &Path) -> anyhow::Result<Option<ClaimingStudy>> {
         return Ok(None);
     }
     let place = study.report.publish.clone();
-    let is_planned = study.cells.iter().all(|study_cell| study_cell.cell.engine().is_none());
+    let is_planned = study.is_planned();
     let (study, cells) = if is_planned {
-        planned(path)?
+        planned(study)?
     } else {
         report::check_study(&study)?;
         let place = place.as_deref().with_context(|| {

@@ -63,6 +63,8 @@ impl Project {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("EXPCTL_")) {
             command.env_remove(name);
         }
+        // Nor is the width of the screen.
+        command.env_remove("COLUMNS");
         // No test asks the hub.
         command.env("HF_HUB_OFFLINE", "1").env("HF_HOME", self.path(".hub"));
         command

@@ -70,14 +70,14 @@ fn a_sentence_that_does_not_hold_fails_the_check() {
             .read("results/rank_sweep.md")
             .contains("* **Does not hold**: Rank 4 takes more.")
     );
-    let check = recorded.project.expctl(&["report", "--check", spec]).exits(1);
+    let check = recorded.project.expctl(&["report", "--check=pages", spec]).exits(1);
     check
         .stderr_has("rank_sweep.yaml:")
         .stderr_has(": refuted: Rank 4 takes more.");
     recorded.write(spec, with_answer(&own("    otherwise: Rank 4 takes less.\n")));
     recorded.project.expctl(&["report", spec]).exits(0);
     assert!(recorded.read("results/rank_sweep.md").contains("* Rank 4 takes less."));
-    recorded.project.expctl(&["report", "--check", spec]).exits(0);
+    recorded.project.expctl(&["report", "--check=pages", spec]).exits(0);
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn what_repeats_disagree_about_is_undecided() {
         let recorded = Recorded::new(&format!("{SPEC}{claims}  expect: {expect}\n"));
         recorded.expctl(&["report", "experiments/rank_sweep.yaml"]).exits(0);
         let markdown = recorded.read("results/rank_sweep.md");
-        let output = recorded.expctl(&["report", "experiments/rank_sweep.yaml", "--check"]);
+        let output = recorded.expctl(&["report", "experiments/rank_sweep.yaml", "--check=pages"]);
         (markdown, output.stderr, output.code)
     };
     for expect in ["supported", "refuted"] {
@@ -148,7 +148,7 @@ fn a_check_asks_for_fresh_files_and_for_claims_that_hold() {
     let recorded = Recorded::new(&format!("{SPEC}{CLAIMS}"));
     let spec = "experiments/rank_sweep.yaml";
     let report = || recorded.expctl(&["report", spec]);
-    let check = || recorded.expctl(&["report", spec, "--check"]).to_string();
+    let check = || recorded.expctl(&["report", spec, "--check=pages"]).to_string();
     insta::assert_snapshot!("check_of_stale_files", check());
     report();
     insta::assert_snapshot!("check_of_claims", check());

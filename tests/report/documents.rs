@@ -202,7 +202,7 @@ fn a_study_that_never_ran_has_a_report() {
 fn the_spec_names_the_baseline() {
     let text = SPEC.replace("report: {", "report: { baseline: { dtype: int4, rank: 16 },");
     let markdown = Recorded::new(&text).markdown("comparison");
-    assert!(markdown.contains("Base: int4 · 16 ("), "{markdown}");
+    assert!(markdown.contains("Base: int4 · 16."), "{markdown}");
 }
 
 #[test]

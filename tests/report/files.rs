@@ -65,7 +65,7 @@ fn only_what_changed_is_written() {
 #[test]
 fn check_says_what_is_stale() {
     let recorded = Recorded::new(SPEC);
-    let check = ["report", "experiments/rank_sweep.yaml", "--check"];
+    let check = ["report", "experiments/rank_sweep.yaml", "--check=pages"];
     recorded
         .expctl(&check)
         .exits(1)
@@ -87,6 +87,25 @@ fn check_says_what_is_stale() {
 }
 
 #[test]
+fn a_page_to_paste_has_no_ids() {
+    let recorded = Recorded::new(SPEC);
+    let id = &recorded.study.cells[0].id[..4];
+    let spec = "experiments/rank_sweep.yaml";
+    recorded.expctl(&["report", spec]).exits(0);
+    assert!(recorded.read("results/rank_sweep.md").contains(id));
+    recorded
+        .expctl(&["report", spec, "--no-ids", "--output", "page.md"])
+        .exits(0);
+    let page = recorded.read("page.md");
+    assert!(!page.contains(id) && !page.contains("| Cell"), "{page}");
+    assert!(page.contains("| Peak allocated (MiB)"), "{page}");
+    recorded
+        .expctl(&["report", spec, "--no-ids", "--check"])
+        .exits(2)
+        .stderr_has("--no-ids");
+}
+
+#[test]
 fn the_spec_says_how_results_are_shown() {
     let recorded = Recorded::new(SPEC);
     let spec = "experiments/rank_sweep.yaml";
@@ -95,7 +114,7 @@ fn the_spec_says_how_results_are_shown() {
         .replace("What does", "How much does")
         .replace("rank_sweep.md", "new.md");
     recorded.write(spec, reworded);
-    recorded.expctl(&["report", spec, "--check"]).exits(1);
+    recorded.expctl(&["report", spec, "--check=pages"]).exits(1);
     recorded.expctl(&["report", spec]).exits(0);
     let markdown = recorded.read("results/new.md");
     assert!(markdown.contains("How much does the LoRA rank cost"), "{markdown}");
@@ -103,7 +122,7 @@ fn the_spec_says_how_results_are_shown() {
     recorded.write(spec, SPEC.replace("[4, 16, 64, 256]", "[4, 16, 64, 128]"));
     recorded.expctl(&["report", spec]).exits(0);
     recorded
-        .expctl(&["report", spec, "--check"])
+        .expctl(&["report", spec, "--check=pages"])
         .exits(1)
         .stderr_has("4 cells new, 4 cells gone");
 }
@@ -197,13 +216,13 @@ fn a_report_is_made_and_checked_from_the_frame_beside_it() {
 
     without_folder(&recorded);
     recorded
-        .expctl(&["report", spec, "--check"])
+        .expctl(&["report", spec, "--check=pages"])
         .exits(0)
         .stdout_is("results/rank_sweep.md is up to date with results/rank_sweep.parquet\n");
     for name in &names {
         recorded.write(format!("results/{name}"), "something else");
         recorded
-            .expctl(&["report", spec, "--check"])
+            .expctl(&["report", spec, "--check=pages"])
             .exits(1)
             .stderr_has(&format!("`results/{name}` is stale at line 1"));
         recorded
@@ -216,7 +235,7 @@ fn a_report_is_made_and_checked_from_the_frame_beside_it() {
 
     recorded.write(spec, SPEC.replace("[4, 16, 64, 256]", "[4, 16, 64, 128]"));
     recorded
-        .expctl(&["report", spec, "--check"])
+        .expctl(&["report", spec, "--check=pages"])
         .exits(1)
         .stderr_has("after the frame `results/rank_sweep.parquet` was written: 4 cells new, 4 cells gone");
     recorded
@@ -235,7 +254,10 @@ fn the_frame_beside_a_report_knows_its_overrides() {
     study.write(recorded.dir.path()).unwrap();
     recorded.expctl(&["report", spec]).exits(0);
     without_folder(&recorded);
-    recorded.expctl(&["report", spec, "--check"]).exits(0).stderr_is("");
+    recorded
+        .expctl(&["report", spec, "--check=pages"])
+        .exits(0)
+        .stderr_is("");
     let markdown = recorded.read("results/rank_sweep.md");
     assert!(
         markdown.contains("expctl run experiments/rank_sweep.yaml --set batch_size=2"),
@@ -253,7 +275,7 @@ fn a_stale_frame_beside_a_report_is_noticed() {
     recorded.expctl(&["report", spec, "--output", "other.md"]).exits(0);
     fs::copy(recorded.path("other.md"), recorded.path("results/rank_sweep.md")).unwrap();
     recorded
-        .expctl(&["report", spec, "--check"])
+        .expctl(&["report", spec, "--check=pages"])
         .exits(1)
         .stderr_has("`results/rank_sweep.parquet` does not hold the records of `results/rank_sweep`");
     assert!(!recorded.path("other.parquet").exists());
@@ -268,14 +290,14 @@ fn several_reports_are_checked_at_once() {
     let other = SPEC.replace("rank_sweep", "other");
     recorded.write("experiments/other.yaml", &other);
     recorded
-        .expctl(&["report", first, "experiments/other.yaml", "--check"])
+        .expctl(&["report", first, "experiments/other.yaml", "--check=pages"])
         .exits(0)
         .stderr_has("skipped: `results/other` holds no study");
     for name in ["md", "parquet"] {
         let from = recorded.path(format!("results/rank_sweep.{name}"));
         fs::copy(from, recorded.path(format!("results/other.{name}"))).unwrap();
     }
-    let both = recorded.expctl(&["report", first, "experiments/other.yaml", "--check"]);
+    let both = recorded.expctl(&["report", first, "experiments/other.yaml", "--check=pages"]);
     let both = both.exits(1);
     both.stdout_has("results/rank_sweep.md is up to date");
     both.stderr_has("`results/other.md` is stale at line 1");

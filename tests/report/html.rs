@@ -86,7 +86,7 @@ fn a_page_has_the_whole_report_and_loads_nothing() {
 fn a_page_is_checked_like_any_report() {
     let recorded = Recorded::new(SPEC);
     let study = recorded.dir.path().display().to_string();
-    let check = || recorded.expctl(&["report", &study, "--output", PAGE, "--check"]);
+    let check = || recorded.expctl(&["report", &study, "--output", PAGE, "--check=pages"]);
     check().exits(1).stderr_has("is not there");
     let page = page(&recorded);
     check().exits(0).stdout_has("page.html is up to date");
@@ -113,7 +113,7 @@ fn the_format_decides_the_end_of_the_name() {
         recorded.expctl(&all).exits(0)
     };
     report(&["--format", "html"]).stdout_has("wrote results/rank_sweep.html\n");
-    report(&["--format", "html", "--check"]).stdout_has("results/rank_sweep.html is up to date");
+    report(&["--format", "html", "--check=pages"]).stdout_has("results/rank_sweep.html is up to date");
     report(&["--format", "html", "--output", "results/page.md"]).stdout_has("wrote results/page.html\n");
     report(&["--format", "markdown", "--output", "results/own.html"]).stdout_has("wrote results/own.md\n");
     assert!(recorded.read("results/rank_sweep.html").starts_with("<!doctype html>"));

@@ -18,6 +18,7 @@ mod paste;
 mod publish;
 mod published;
 mod records;
+mod screen;
 mod templates;
 mod verdicts;
 

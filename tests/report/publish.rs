@@ -24,7 +24,7 @@ fn one_command_writes_the_published_report() {
         "a report of a run is no published one"
     );
     recorded
-        .expctl(&["report", PUBLISHED, "--check"])
+        .expctl(&["report", PUBLISHED, "--check=pages"])
         .exits(1)
         .stderr_has("`expctl report --publish experiments/rank_sweep.yaml` does so");
 
@@ -50,19 +50,19 @@ fn later_records_leave_the_published_report_true() {
     assert_eq!(recorded.read("reports/rank_sweep.md"), published);
     let up_to_date = "reports/rank_sweep.md is up to date with reports/rank_sweep.parquet\n";
     recorded
-        .expctl(&["report", PUBLISHED, "--check"])
+        .expctl(&["report", PUBLISHED, "--check=pages"])
         .exits(0)
         .stdout_is(up_to_date);
 
     // In a clone there are no records. The published report is checked, and made again, from its frame.
     fs::remove_dir_all(recorded.path("results")).unwrap();
     recorded
-        .expctl(&["report", PUBLISHED, "--check"])
+        .expctl(&["report", PUBLISHED, "--check=pages"])
         .exits(0)
         .stdout_is(up_to_date);
     recorded.write("reports/rank_sweep.md", "something else");
     recorded
-        .expctl(&["report", PUBLISHED, "--check"])
+        .expctl(&["report", PUBLISHED, "--check=pages"])
         .exits(1)
         .stderr_has("`reports/rank_sweep.md` is stale at line 1");
     recorded
@@ -75,6 +75,73 @@ fn later_records_leave_the_published_report_true() {
         .exits(0)
         .stdout_has("wrote results/rank_sweep.md\n");
     assert_eq!(recorded.read("results/rank_sweep.md"), published);
+}
+
+#[test]
+fn a_stale_frame_takes_todays_plans() {
+    let recorded = recorded();
+    recorded.expctl(&["report", PUBLISHED, "--publish"]).exits(0);
+    fs::remove_dir_all(recorded.path("results")).unwrap();
+    recorded
+        .expctl(&["report", PUBLISHED, "--check=pages"])
+        .exits(0)
+        .stderr_is("");
+    let stale = recorded.expctl(&["report", PUBLISHED, "--check"]).exits(1);
+    let id = &recorded.study.cells[0].id;
+    stale.stderr_has(&format!(
+        "`reports/rank_sweep.parquet` is stale: cell {id}: allocated_peak_bytes is 493,887,488 and today "
+    ));
+    stale.stderr_has("`expctl report --replan experiments/rank_sweep.yaml` writes today's plans");
+
+    let replan = || recorded.expctl(&["report", PUBLISHED, "--replan"]).exits(0);
+    let losses = |text: &str| text.matches(" → ").count();
+    let before = recorded.read("reports/rank_sweep.md");
+    replan().stdout_has("wrote reports/rank_sweep.parquet\n");
+    let report = recorded.read("reports/rank_sweep.md");
+    assert!(report.contains("not measured ([provenance](#provenance))"), "{report}");
+    assert!(report.contains("cells is planned by expctl 0.1.0"), "{report}");
+    assert_eq!(losses(&report), losses(&before), "what was not planned stays");
+    replan().stdout_has("reports/rank_sweep.md is up to date");
+    recorded
+        .expctl(&["report", PUBLISHED, "--check"])
+        .exits(0)
+        .stderr_is("");
+}
+
+#[test]
+fn cells_whose_inputs_are_not_those_of_the_run_are_not_compared() {
+    for (model, note) in [
+        ("./model", "cannot be planned again here: unknown model `./model`"),
+        (
+            "tiny",
+            "cannot be planned again here: model or data are not those of the run",
+        ),
+    ] {
+        let publish = "output: results/rank_sweep.md, publish: reports/rank_sweep.md";
+        let spec = SPEC.replace("output: results/rank_sweep.md", publish);
+        let spec = spec.replace("[bfloat16, int4]", "[bfloat16]");
+        let recorded = Recorded::new(&spec.replace("defaults: {", &format!("defaults: {{ model: {model},")));
+        recorded.expctl(&["report", PUBLISHED, "--publish"]).exits(0);
+        recorded
+            .expctl(&["report", PUBLISHED, "--check"])
+            .exits(0)
+            .stderr_has(note);
+    }
+}
+
+#[test]
+fn only_a_published_frame_is_planned_again() {
+    let recorded = Recorded::new(SPEC);
+    recorded
+        .expctl(&["report", PUBLISHED, "--replan"])
+        .exits(2)
+        .stderr_has("names no place to publish");
+    let planned = "name: planned\ndefaults: { stack: torch, model: tiny }\nreport: { publish: planned.md }\n";
+    recorded.write("planned.yaml", planned);
+    recorded
+        .expctl(&["report", "planned.yaml", "--replan"])
+        .exits(2)
+        .stderr_has("has no frame to plan again");
 }
 
 #[test]
@@ -107,14 +174,14 @@ fn of_several_specs_those_without_results_are_named_and_skipped() {
         "name: planned\ndefaults: { stack: torch, model: tiny }\n",
     );
     let checked = recorded
-        .expctl(&["report", "not_run.yaml", "planned.yaml", PUBLISHED, "--check"])
+        .expctl(&["report", "not_run.yaml", "planned.yaml", PUBLISHED, "--check=pages"])
         .exits(0);
     checked.stderr_has("skipped: `results/not_run` holds no study");
     checked.stderr_has("skipped: the `report` of `planned.yaml` names no `output`");
     checked.stdout_has("reports/rank_sweep.md is up to date");
-    recorded.expctl(&["report", "not_run.yaml", "--check"]).exits(2);
+    recorded.expctl(&["report", "not_run.yaml", "--check=pages"]).exits(2);
     recorded
-        .expctl(&["report", "not_run.yaml", "planned.yaml", "--check"])
+        .expctl(&["report", "not_run.yaml", "planned.yaml", "--check=pages"])
         .exits(2)
         .stderr_has("none of these has anything to report");
 }

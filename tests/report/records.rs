@@ -7,7 +7,7 @@ const MIB: u64 = 1 << 20;
 
 fn provenance() -> Provenance {
     Provenance {
-        git_commit: Some("3f1c2d4e5a6b7c8d9e0f1a2b3c4d5e6f7a8b9c0d".into()),
+        sources: Some("3f1c2d4e5a6b7c8d".into()),
         ..sample::provenance()
     }
 }

@@ -42,7 +42,7 @@ fn an_error_in_a_template_shows_its_line() {
       |                                    ^^^^^^^^^^^
     "#);
     insta::assert_snapshot!(recorded.error("{{ chart('speed') }}"), @r#"
-    invalid operation: unknown chart `speed`; the charts are allocator, categories, file_loss, growth, heat_map, memory_loss, memory_speed, waterfall
+    invalid operation: unknown chart `speed`; the charts are allocator, categories, file_loss, growth, heat_map, loss_rates, memory_loss, memory_speed, waterfall
      --> ROOT/mine/own.md.j2:1:4
       |
     1 | {{ chart('speed') }}
@@ -137,7 +137,7 @@ fn a_chart_of_nothing_is_an_error_with_its_reason() {
       |    ^^^^^^^^^^^^^^^^^^
     "#);
     insta::assert_snapshot!(recorded.error("{{ has_chart('speed') }}"), @r#"
-    invalid operation: unknown chart `speed`; the charts are allocator, categories, file_loss, growth, heat_map, memory_loss, memory_speed, waterfall
+    invalid operation: unknown chart `speed`; the charts are allocator, categories, file_loss, growth, heat_map, loss_rates, memory_loss, memory_speed, waterfall
      --> ROOT/mine/own.md.j2:1:4
       |
     1 | {{ has_chart('speed') }}

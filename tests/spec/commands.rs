@@ -13,7 +13,7 @@ fn a_spec_that_init_wrote_is_valid_and_not_overwritten() {
 }
 
 #[test]
-fn the_version_names_commit_target_and_features() {
+fn the_version_names_sources_target_and_features() {
     let version = Project::empty().expctl(&["--version"]).exits(0).stdout;
     let built = version.strip_prefix(concat!("expctl ", env!("CARGO_PKG_VERSION"), " ("));
     let parts: Vec<&str> = built
@@ -21,12 +21,12 @@ fn the_version_names_commit_target_and_features() {
         .unwrap()
         .split(", ")
         .collect();
-    let [commit, target, features] = parts[..] else {
+    let [sources, target, features] = parts[..] else {
         panic!("{version}");
     };
-    let hash = commit.strip_suffix("-dirty").unwrap_or(commit);
-    let is_hash = hash.len() == 8 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-    assert!(commit == "no commit" || is_hash, "{version}");
+    let hash = sources.strip_prefix("sources ").unwrap();
+    let is_hash = hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    assert!(hash == "unknown" || is_hash, "{version}");
     assert!(target.starts_with(std::env::consts::ARCH), "{version}");
     assert!(target.contains(std::env::consts::OS), "{version}");
     assert_eq!(features == "features: none", !cfg!(feature = "cuda"), "{version}");

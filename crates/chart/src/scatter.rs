@@ -6,7 +6,7 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
 use super::canvas::{self, Head, LEGEND_ROW, themed, tick_decimals, write_lines};
-use super::colour::{MUTED, TEXT, series_colour};
+use super::colour::{GRID, MUTED, TEXT, series_colour};
 use super::error::ChartError;
 use super::hit::Hit;
 use super::labels::{self, Placed, Rect};
@@ -29,6 +29,8 @@ pub struct Point {
     pub says: String,
     /// Points of equal series share a colour and a line in the legend.
     pub series: Option<String>,
+    /// True for a point that is grey, beside others that are not. Its label gives way to theirs.
+    pub is_muted: bool,
 }
 
 /// A chart of labelled points. Axis titles name their unit.
@@ -42,12 +44,16 @@ pub struct Scatter {
     pub x_title: String,
     /// The vertical axis.
     pub y_title: String,
-    /// True if the vertical axis is logarithmic; its values are above zero.
+    /// True if the horizontal axis is logarithmic; its values are above zero.
+    pub x_is_log: bool,
+    /// The same of the vertical axis.
     pub y_is_log: bool,
     /// The points.
     pub points: Vec<Point>,
     /// A line behind the points, such as a front.
     pub line: Vec<(f64, f64)>,
+    /// Lines that join points.
+    pub curves: Vec<Vec<(f64, f64)>>,
 }
 
 /// Height of the plot with its axes.
@@ -57,7 +63,8 @@ const RADIUS: i32 = 5;
 const WIDEST: i32 = 220;
 
 impl Scatter {
-    /// The chart as SVG. If a label has no room, all points have numbers instead, with their labels below the plot.
+    /// The chart as SVG. If a label has no room, grey points have none; if one of the others has none then, all points have
+    /// numbers instead, with their labels below the plot.
     ///
     /// # Errors
     /// plotters cannot draw it.
@@ -67,9 +74,35 @@ impl Scatter {
         if left_out == 0 {
             return Ok(svg);
         }
-        let numbers: Vec<String> = (1..=labels.len()).map(|number| number.to_string()).collect();
-        let entry = |(number, label): (&String, &String)| (format!("{number}: {label}"), TEXT);
-        let entries = numbers.iter().zip(&labels).map(entry).collect();
+        if self.points.iter().any(|point| point.is_muted) {
+            let label = |point: &Point| {
+                if point.is_muted {
+                    String::new()
+                } else {
+                    point.label.clone()
+                }
+            };
+            let labels: Vec<String> = self.points.iter().map(label).collect();
+            let (svg, left_out) = self.draw_labelled(&labels, &Legend::empty())?;
+            if left_out == 0 {
+                return Ok(svg);
+            }
+        }
+        // A point without a label has no number.
+        let mut last = 0;
+        let number = |label: &String| {
+            last += usize::from(!label.is_empty());
+            if label.is_empty() {
+                String::new()
+            } else {
+                last.to_string()
+            }
+        };
+        let numbers: Vec<String> = labels.iter().map(number).collect();
+        let named = numbers.iter().zip(&labels).filter(|(_, label)| !label.is_empty());
+        let entries = named
+            .map(|(number, label)| (format!("{number}: {label}"), TEXT))
+            .collect();
         let (svg, _) = self.draw_labelled(&numbers, &Legend::new(entries, Mark::None, 24))?;
         Ok(svg)
     }
@@ -83,7 +116,19 @@ impl Scatter {
         let head = Head::new(&self.title, &self.subtitle, legend);
         let ends = |p: &Point| p.deviation.map(|deviation| [p.x - deviation, p.x + deviation]);
         let extent = |p: &Point| ends(p).unwrap_or([p.x; 2]);
-        let (x_range, x_decimals) = axis(self.points.iter().flat_map(extent));
+        let places = self.points.iter().flat_map(extent).map(|x| self.across(x));
+        let (x_range, x_decimals) = match self.x_is_log {
+            true => (decades(places), 0),
+            false => axis(places),
+        };
+        let x_label = |place: f64| match self.x_is_log {
+            true => power_of_ten(place),
+            false => format::number(place.into(), x_decimals),
+        };
+        let x_labels = match self.x_is_log {
+            true => (x_range.end - x_range.start) as usize + 1,
+            false => 8,
+        };
         let heights = self.points.iter().map(|p| self.height(p.y));
         let (y_range, y_decimals) = match self.y_is_log {
             true => (decades(heights), 0),
@@ -103,6 +148,14 @@ impl Scatter {
             0 => 0,
             rows => rows * LEGEND_ROW + 10,
         };
+        let x_title = match self.x_is_log {
+            true => self.x_title.clone(),
+            false => with_start(&self.x_title, x_range.start),
+        };
+        let y_title = match self.y_is_log {
+            true => self.y_title.clone(),
+            false => with_start(&self.y_title, y_range.start),
+        };
         let mut left_out = 0;
         let svg = canvas::draw(&head, PLOT + key_height, |canvas| {
             let mut chart = ChartBuilder::on(&canvas.area)
@@ -114,11 +167,11 @@ impl Scatter {
                 .y_label_area_size(y_width)
                 .build_cartesian_2d(x_range, y_range)?;
             themed(&mut chart.configure_mesh())
-                .x_labels(8)
+                .x_labels(x_labels)
                 .y_labels(y_labels)
-                .x_desc(self.x_title.as_str())
-                .y_desc(self.y_title.as_str())
-                .x_label_formatter(&|v| format::number((*v).into(), x_decimals))
+                .x_desc(x_title.as_str())
+                .y_desc(y_title.as_str())
+                .x_label_formatter(&|v| x_label(*v))
                 .y_label_formatter(&|v| y_label(*v))
                 .draw()?;
 
@@ -126,19 +179,26 @@ impl Scatter {
             let spots: Vec<(i32, i32)> = self
                 .points
                 .iter()
-                .map(|p| area.map_coordinate(&(p.x, self.height(p.y))))
+                .map(|p| area.map_coordinate(&(self.across(p.x), self.height(p.y))))
                 .collect();
             let line: Vec<(i32, i32)> = self
                 .line
                 .iter()
-                .map(|&(x, y)| area.map_coordinate(&(x, self.height(y))))
+                .map(|&(x, y)| area.map_coordinate(&(self.across(x), self.height(y))))
                 .collect();
+            for curve in &self.curves {
+                let spots = curve
+                    .iter()
+                    .map(|&(x, y)| area.map_coordinate(&(self.across(x), self.height(y))));
+                let path = PathElement::new(spots.collect::<Vec<_>>(), GRID.stroke_width(2));
+                canvas.area.draw(&path)?;
+            }
             let lines: Vec<labels::Line> = line.windows(2).map(|ends| (ends[0], ends[1])).collect();
             if !lines.is_empty() {
                 canvas.area.draw(&DashedPathElement::new(line, 4, 4, MUTED))?;
             }
             let bar = |p: &Point| {
-                let [from, to] = ends(p)?.map(|x| area.map_coordinate(&(x, self.height(p.y))));
+                let [from, to] = ends(p)?.map(|x| area.map_coordinate(&(self.across(x), self.height(p.y))));
                 Some((from, to))
             };
             let bars: Vec<Option<labels::Line>> = self.points.iter().map(bar).collect();
@@ -150,14 +210,13 @@ impl Scatter {
             for ((point, &spot), bar) in self.points.iter().zip(&spots).zip(bars) {
                 let of_series = |name: &String| series.iter().position(|s| s == name);
                 let number = point.series.as_ref().and_then(of_series).unwrap_or(0);
+                let colour = if point.is_muted { MUTED } else { series_colour(number) };
                 if let Some((from, to)) = bar {
                     canvas
                         .area
-                        .draw(&PathElement::new(vec![from, to], series_colour(number).stroke_width(2)))?;
+                        .draw(&PathElement::new(vec![from, to], colour.stroke_width(2)))?;
                 }
-                canvas
-                    .area
-                    .draw(&Circle::new(spot, RADIUS, series_colour(number).filled()))?;
+                canvas.area.draw(&Circle::new(spot, RADIUS, colour.filled()))?;
                 canvas.hit(Hit::around(spot, 2 * RADIUS, &point.says));
             }
             for (text, label) in placed.iter().flatten() {
@@ -168,6 +227,11 @@ impl Scatter {
             canvas.legend(key, head.height() + PLOT + 6)
         })?;
         Ok((svg, left_out))
+    }
+
+    /// A value's place on the horizontal axis.
+    fn across(&self, x: f64) -> f64 {
+        if self.x_is_log { x.log10() } else { x }
     }
 
     /// A value's height on the vertical axis.
@@ -194,6 +258,14 @@ fn place_labels(
     let placed = labels::place(spots, RADIUS, &sizes, bounds, lines);
     let with_text = |(text, label): (Vec<String>, Option<Placed>)| label.map(|label| (text, label));
     texts.into_iter().zip(placed).map(with_text).collect()
+}
+
+/// An axis' title, which says so if the axis does not start at zero.
+fn with_start(title: &str, start: f64) -> String {
+    match start > 0.0 {
+        true => format!("{title}, not from 0"),
+        false => title.to_owned(),
+    }
 }
 
 /// A range with room around the values, and the decimals of its ticks. It begins at zero if that costs little.

@@ -45,6 +45,7 @@ fn bars(label: &str) -> Bars {
 
 fn scatter(labels: &[String]) -> Scatter {
     let point = |(at, label): (usize, &String)| Point {
+        is_muted: false,
         x: 100.0 + (at * 37 % 11) as f64,
         y: 200.0 + (at * 53 % 7) as f64,
         deviation: (at % 3 == 0).then_some(0.5),
@@ -57,7 +58,9 @@ fn scatter(labels: &[String]) -> Scatter {
         subtitle: "Lower is better.".into(),
         x_title: "Speed (tokens/s)".into(),
         y_title: "Peak allocated (MiB)".into(),
+        x_is_log: false,
         y_is_log: false,
+        curves: Vec::new(),
         points: labels.iter().enumerate().map(point).collect(),
         line: vec![(100.0, 200.0), (104.0, 200.0), (104.0, 204.0)],
     }

@@ -23,6 +23,7 @@ mod samples;
 pub mod speed;
 mod torch_configuration;
 pub mod variants;
+mod work;
 
 pub use error::{CellError, PlanError};
 pub use fallback::fall_back;

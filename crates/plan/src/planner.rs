@@ -32,6 +32,7 @@ use super::ranges::{self, OtherLoads};
 use super::samples::ReadApart;
 use super::speed::{Speed, speed};
 use super::torch_configuration::torch_configuration;
+use super::work::work;
 
 /// PyTorch's allocator rounds sizes up to a multiple of this, in bytes.
 const GPU_GRANULARITY: u64 = 512;
@@ -180,6 +181,11 @@ impl Planner {
     /// How long an optimizer step of `cell` takes on its GPU, if that can be told.
     pub fn speed(&self, cell: &Cell) -> Option<Speed> {
         speed(cell, &*self.inputs.model(cell).ok()?, self.gpu(cell))
+    }
+
+    /// Floating-point operations of the training of a cell with this prediction, if its steps are known.
+    pub fn work(&self, cell: &Cell, prediction: &Prediction) -> Option<f64> {
+        work(cell, &*self.inputs.model(cell).ok()?, prediction)
     }
 
     /// Bytes of the budget of `cell` that stay free; 0 without a budget.

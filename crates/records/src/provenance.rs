@@ -18,7 +18,11 @@ pub struct Provenance {
     pub releases: BTreeMap<String, String>,
     /// The version of expctl.
     pub expctl_version: String,
-    /// The commit that expctl was built from.
+    /// The sources that expctl was built from: a hash of `Cargo.lock`, `crates` and `src`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources: Option<String>,
+    /// The commit that an older version was built from, which named no sources.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git_commit: Option<String>,
     /// Such as `cpu`.
     pub device: String,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use indexmap::IndexMap;
 use minijinja::Value;
 use minijinja::value::{Object, Serde};
-use results::columns::category_column;
+use results::columns::{REPLANNED, category_column};
 use results::datum::Datum;
 use serde::Serialize;
 use spec::SpecError;
@@ -135,6 +135,8 @@ impl Context {
             "seeds" => serialised(seeds(cells)),
             // The distinct values of each provenance column, with the number of cells.
             "provenance" => serialised(provenance(cells)),
+            // The programs that planned the memory of measured cells again.
+            "replanned" => serialised(replanned(cells)),
             // The starts of the first and the last cell; none if none ran.
             "started" => serialised(started(cells)),
             // The sum over all cells' processes.
@@ -315,8 +317,9 @@ fn machines(cells: &[Entry]) -> Vec<MachineRow> {
     machines
 }
 
-const PROVENANCE: [&str; 7] = [
+const PROVENANCE: [&str; 8] = [
     "expctl_version",
+    "sources",
     "git_commit",
     "releases",
     "device",
@@ -336,6 +339,11 @@ fn provenance(cells: &[Entry]) -> IndexMap<&'static str, Vec<ValueCount>> {
         .map(count)
         .filter(|(_, values)| !values.is_empty())
         .collect()
+}
+
+fn replanned(cells: &[Entry]) -> Vec<ValueCount> {
+    let programs = cells.iter().map(|cell| cell.get(REPLANNED));
+    counted(programs.filter(|program| !program.is_null()).cloned())
 }
 
 /// The first and the last start: RFC 3339 in UTC, which sorts as text.

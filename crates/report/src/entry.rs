@@ -3,7 +3,7 @@
 use cell::{Cell, Deciding};
 use indexmap::IndexMap;
 use options::{Engine, Stack};
-use polars_core::prelude::{AnyValue, DataFrame, PolarsError};
+use polars_core::prelude::{DataFrame, PolarsError};
 use results::columns::PLANNED;
 use results::datum::Datum;
 use serde::Serialize;
@@ -89,26 +89,13 @@ impl FromIterator<(String, Datum)> for Entry {
 /// A column that cannot be read.
 pub fn entries(frame: &DataFrame) -> Result<Vec<Entry>, PolarsError> {
     let row = |i: usize| {
-        let values = frame.columns().iter().map(|column| {
-            let value = datum(column.get(i)?);
-            Ok((column.name().to_string(), value))
-        });
+        let values = frame
+            .columns()
+            .iter()
+            .map(|column| Ok((column.name().to_string(), column.get(i)?.into())));
         values.collect()
     };
     (0..frame.height()).map(row).collect()
-}
-
-fn datum(value: AnyValue<'_>) -> Datum {
-    match value {
-        AnyValue::Boolean(value) => Datum::Bool(value),
-        AnyValue::Int64(value) => u64::try_from(value).map_or(Datum::Null, Datum::Int),
-        AnyValue::UInt64(value) => Datum::Int(value),
-        AnyValue::Float64(value) => Datum::Float(value),
-        AnyValue::String(value) => value.into(),
-        AnyValue::StringOwned(value) => value.as_str().into(),
-        // Frames have no columns of other types.
-        _ => Datum::Null,
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use minijinja::value::Kwargs;
 use minijinja::{Environment, Error, ErrorKind, Value};
 
 use super::charts::Charts;
-use super::{markdown, table};
+use super::{markdown, sentences, table};
 
 /// The argument of a filter: a number, or a mean with its deviation; `None` for a missing measurement.
 fn quantity(value: &Value) -> Result<Option<Quantity>, Error> {
@@ -125,6 +125,8 @@ pub(crate) fn add(env: &mut Environment<'_>, id_length: usize) {
     env.add_filter("linked", |value: &Value| text(value, markdown::linked));
     env.add_filter("md", |value: &Value| text(value, markdown::escape));
     env.add_filter("code", |value: &Value| text(value, markdown::code));
+    env.add_filter("head", |text: &str| sentences::head(text).to_owned());
+    env.add_filter("rest", |text: &str| sentences::rest(text).to_owned());
     env.add_filter("varying", |text: &str, names: usize| table::varying(text, names));
     env.add_filter("short", move |id: &str| id.chars().take(id_length).collect::<String>());
 }

@@ -7,6 +7,9 @@ use base::text::format::ABSENT;
 use super::axes::last_part;
 use super::group::Group;
 
+/// The most differences in a label: a table with longer ones is too wide to paste.
+const MOST_DIFFERENCES: usize = 4;
+
 /// The axes that name the groups of a chart.
 ///
 /// A value stands for itself, and the subtitle says its axis. An axis that some groups leave unset stands with its
@@ -100,4 +103,43 @@ fn is_unset(value: &str) -> bool {
 pub(crate) fn distinct(shown: &[&Group], axis: &str) -> usize {
     let values: BTreeSet<&String> = shown.iter().map(|group| &group.axes[axis]).collect();
     values.len()
+}
+
+/// What differs from the base, by name: `attn_implementation: sdpa`; empty for the base.
+pub(crate) fn differences(group: &Group, base: Option<&Group>, axes: &[String]) -> Vec<String> {
+    let differs = |axis: &&String| base.is_some_and(|base| base.axes.get(*axis) != group.axes.get(*axis));
+    let part = |axis: &String| format!("{}: {}", last_part(axis), group.axes[axis]);
+    let differing: Vec<&String> = axes.iter().filter(differs).collect();
+    // A key that the configuration does not heed says nothing beside others.
+    let heeded = differing.iter().filter(|axis| group.axes[**axis] != ABSENT);
+    let heeded: Vec<String> = heeded.map(|axis| part(axis)).collect();
+    match heeded.is_empty() {
+        false => heeded,
+        true => differing.into_iter().map(part).collect(),
+    }
+}
+
+/// The differences as a label, the first of them if there are many.
+pub(crate) fn difference_label(differences: &[String]) -> String {
+    match differences.len() {
+        0 => "base".to_owned(),
+        n if n > MOST_DIFFERENCES => {
+            let (first, more) = differences.split_at(MOST_DIFFERENCES);
+            format!("{} and {} more", first.join(", "), more.len())
+        }
+        _ => differences.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::difference_label as label;
+
+    #[test]
+    fn a_label_has_the_first_of_many_differences() {
+        let differences = ["a: 1", "b: 2", "c: 3", "d: 4", "e: 5", "f: 6"].map(str::to_owned);
+        assert_eq!(label(&[]), "base");
+        assert_eq!(label(&differences[..4]), "a: 1, b: 2, c: 3, d: 4");
+        assert_eq!(label(&differences), "a: 1, b: 2, c: 3, d: 4 and 2 more");
+    }
 }

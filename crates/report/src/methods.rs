@@ -101,7 +101,7 @@ pub(crate) fn axes_beside_names(axes: &[String]) -> Vec<String> {
 }
 
 /// The name of a cell's method.
-pub(crate) fn name(cell: &Entry) -> String {
+pub fn name(cell: &Entry) -> String {
     // A method may have no rank.
     let has_adapter = cell.number("rank").is_none_or(|rank| rank > 0.0);
     if !has_adapter {
@@ -136,7 +136,7 @@ fn without_adapter(cell: &Entry) -> &'static str {
         (Some("rsvd"), Some(_)) => "Partial fine-tuning, rSVD states",
         (_, None) => "Full fine-tuning",
         (_, Some("[bias]")) => "BitFit",
-        (_, Some("[.*norm]")) => "LayerNorm tuning",
+        (_, Some("[.*norm]")) => "LayerNorm tuning without PEFT",
         (_, Some(_)) => "Partial fine-tuning",
     }
 }
@@ -172,6 +172,15 @@ pub(crate) const HELD_OUT: &str = "loss_eval";
 /// The column of the rise of the loss on other data.
 pub(crate) const FORGETTING: &str = "forgetting";
 
+/// The sentence about groups that are random.
+pub(crate) const RANDOM: &str = "Weights are random, so losses say nothing about the methods.";
+
+/// True if a group starts from random weights, whose losses say nothing.
+pub(crate) fn are_random<'g>(groups: impl IntoIterator<Item = &'g Group>) -> bool {
+    let mut groups = groups.into_iter();
+    groups.any(|group| group.cells[0].text("weights") == Some("random"))
+}
+
 /// The judgement on the losses of these groups.
 pub(crate) fn losses(groups: &[Group]) -> Losses {
     let no = |remark| Losses {
@@ -190,11 +199,8 @@ pub(crate) fn losses(groups: &[Group]) -> Losses {
             remark: None,
         };
     }
-    if measured
-        .iter()
-        .any(|group| group.cells[0].text("weights") == Some("random"))
-    {
-        return no("Weights are random, so losses say nothing about the methods.");
+    if are_random(measured.iter().copied()) {
+        return no(RANDOM);
     }
     if stats.len() < measured.len() {
         return no("Not every method has a loss on held-out data, and a training loss does not rank methods.");
@@ -331,7 +337,11 @@ mod tests {
             name(&keys.map(|(key, value)| (key.to_owned(), value)).into_iter().collect())
         };
         assert_eq!(name("[bias]", "adamw"), "BitFit");
-        assert_eq!(name("[.*norm]", "lion"), "LayerNorm tuning");
+        assert_eq!(
+            name("[.*norm]", "lion"),
+            "LayerNorm tuning without PEFT",
+            "PEFT's method has the name"
+        );
         assert_eq!(name("['.*proj']", "rsvd"), "Partial fine-tuning, rSVD states");
         assert_eq!(name("['.*proj']", "galore"), "GaLore");
     }

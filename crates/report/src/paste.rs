@@ -9,14 +9,11 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 use spec::{Prose, SpecError, Study};
 
-use super::axes::last_part;
 use super::columns::{check_measured, check_predicted};
 use super::group::{Group, Stat};
-use super::methods::{FORGETTING, HELD_OUT, Method};
+use super::labels::{difference_label, differences};
+use super::methods::{FORGETTING, HELD_OUT, Method, are_random};
 use super::speeds::Speeds;
-
-/// The most differences in a label: a table with longer ones is too wide to paste.
-const MOST_DIFFERENCES: usize = 4;
 
 /// The heading of the configurations.
 const CONFIGURATION: &str = "Configuration";
@@ -88,17 +85,20 @@ impl PasteTable {
         // Methods that all have a name of their own go by it.
         let names: BTreeSet<String> = source.groups.iter().map(Method::name_of).collect();
         let have_names = names.len() > 1 && names.len() == source.groups.len();
-        let row = |group: &Group| Row {
-            label: match have_names {
-                true => Method::name_of(group),
-                false => label(&differences(group, base, source.axes)),
-            },
-            differences: match have_names {
+        let row = |group: &Group| {
+            let differences = match have_names {
                 true => Vec::new(),
                 false => differences(group, base, source.axes),
-            },
-            status: group.status.clone(),
-            cells: columns.iter().map(|column| source.cell(column, group, base)).collect(),
+            };
+            Row {
+                label: match have_names {
+                    true => Method::name_of(group),
+                    false => difference_label(&differences),
+                },
+                differences,
+                status: group.status.clone(),
+                cells: columns.iter().map(|column| source.cell(column, group, base)).collect(),
+            }
         };
         Self {
             rows: shown.map(row).collect(),
@@ -173,16 +173,6 @@ fn escaped(text: &str) -> String {
     out
 }
 
-impl Column {
-    /// Its name in data.
-    fn key(&self) -> String {
-        match self.of_base {
-            true => format!("{}_of_base", self.name),
-            false => self.name.clone(),
-        }
-    }
-}
-
 impl Source<'_> {
     /// The columns of the spec, or the usual ones that have figures.
     fn columns(&self) -> Vec<Column> {
@@ -208,11 +198,7 @@ impl Source<'_> {
         } else {
             columns.push(column(self.speeds.of.column, false));
             columns.extend((several && self.speeds.comparable).then(|| column(self.speeds.of.column, true)));
-            // Losses of random weights say nothing.
-            let is_random = self
-                .groups
-                .iter()
-                .any(|group| group.cells[0].text("weights") == Some("random"));
+            let is_random = are_random(self.groups);
             let losses = [HELD_OUT, FORGETTING].into_iter().filter(|_| !is_random);
             columns.extend(losses.map(|name| column(name, false)));
         }
@@ -280,6 +266,15 @@ impl Source<'_> {
 }
 
 impl Column {
+    /// Its name in data.
+    fn key(&self) -> String {
+        match self.of_base {
+            true => format!("{}_of_base", self.name),
+            false => self.name.clone(),
+        }
+    }
+
+    /// A figure with its unit, if the heading does not have it.
     fn text(&self, quantity: Quantity) -> String {
         match dimension(&self.name) {
             _ if self.of_base => ratio(quantity),
@@ -296,40 +291,13 @@ impl Column {
     }
 }
 
-/// What differs from the base, by name: `attn_implementation: sdpa`; empty for the base.
-fn differences(group: &Group, base: Option<&Group>, axes: &[String]) -> Vec<String> {
-    let differs = |axis: &&String| base.is_some_and(|base| base.axes.get(*axis) != group.axes.get(*axis));
-    let part = |axis: &String| format!("{}: {}", last_part(axis), group.axes[axis]);
-    let differing: Vec<&String> = axes.iter().filter(differs).collect();
-    // A key that the configuration does not heed says nothing beside others.
-    let heeded = differing.iter().filter(|axis| group.axes[**axis] != ABSENT);
-    let heeded: Vec<String> = heeded.map(|axis| part(axis)).collect();
-    match heeded.is_empty() {
-        false => heeded,
-        true => differing.into_iter().map(part).collect(),
-    }
-}
-
-/// The differences as a label, the first of them if there are many.
-fn label(differences: &[String]) -> String {
-    match differences.len() {
-        0 => "base".to_owned(),
-        n if n > MOST_DIFFERENCES => {
-            let (first, more) = differences.split_at(MOST_DIFFERENCES);
-            format!("{} and {} more", first.join(", "), more.len())
-        }
-        _ => differences.join(", "),
-    }
-}
-
 /// Makes sure that the study's cells have the columns that its spec asks for.
 ///
 /// # Errors
 /// A column that they have not, with its place in the spec.
 pub(crate) fn check(study: &Study) -> Result<(), SpecError> {
-    let is_planned = study.cells.iter().all(|study_cell| study_cell.cell.engine().is_none());
     for column in &study.report.columns {
-        let checked = if is_planned {
+        let checked = if study.is_planned() {
             check_predicted(column)
         } else {
             check_measured(column)
@@ -337,17 +305,4 @@ pub(crate) fn check(study: &Study) -> Result<(), SpecError> {
         checked.map_err(|mistake| column.origin.mistake_in("", column, mistake))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::label;
-
-    #[test]
-    fn a_label_has_the_first_of_many_differences() {
-        let differences = ["a: 1", "b: 2", "c: 3", "d: 4", "e: 5", "f: 6"].map(str::to_owned);
-        assert_eq!(label(&[]), "base");
-        assert_eq!(label(&differences[..4]), "a: 1, b: 2, c: 3, d: 4");
-        assert_eq!(label(&differences), "a: 1, b: 2, c: 3, d: 4 and 2 more");
-    }
 }

@@ -30,6 +30,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "accuracy.md.j2",
     "verdicts.md.j2",
     "parts/answer.md.j2",
+    "parts/assumptions.md.j2",
     "parts/cells.md.j2",
     "parts/ladder.md.j2",
     "parts/charts.md.j2",

@@ -1,5 +1,6 @@
 //! Values of frames.
 
+use polars_core::prelude::AnyValue;
 use serde::Serialize;
 use serde_json::Value as Json;
 use serde_saphyr::{FlowMap, FlowSeq};
@@ -115,6 +116,21 @@ impl From<Json> for Datum {
             Json::Number(number) => number.as_u64().map_or_else(|| number.as_f64().into(), Self::Int),
             Json::String(text) => Self::Text(text),
             value => Self::flow(&value),
+        }
+    }
+}
+
+impl From<AnyValue<'_>> for Datum {
+    fn from(value: AnyValue<'_>) -> Self {
+        match value {
+            AnyValue::Boolean(value) => Self::Bool(value),
+            AnyValue::Int64(value) => u64::try_from(value).map_or(Self::Null, Self::Int),
+            AnyValue::UInt64(value) => Self::Int(value),
+            AnyValue::Float64(value) => Self::Float(value),
+            AnyValue::String(value) => value.into(),
+            AnyValue::StringOwned(value) => value.as_str().into(),
+            // Frames have no columns of other types.
+            _ => Self::Null,
         }
     }
 }

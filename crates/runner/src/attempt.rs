@@ -143,15 +143,7 @@ pub(super) fn trial(
     events: &mut Events,
     progress: &mut dyn Progress,
 ) -> Result<Option<Record>, RunError> {
-    let task = Task {
-        cell_id: dir.id(),
-        label: String::new(),
-        position: 0,
-        of: 0,
-        attempt: 1,
-        index: 0,
-        prediction: None,
-    };
+    let task = Task::alone(dir.id());
     // A record of an earlier attempt must not pass for this one's.
     absent_is_fine(fs::remove_dir_all(dir.path())).map_err(|source| RunError::Folder {
         path: dir.path().to_path_buf(),

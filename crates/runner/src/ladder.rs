@@ -36,7 +36,7 @@ pub fn add_fallbacks(study: &mut Study, planner: &Planner, options: &Options) {
 
 /// Adds the cell that follows the one at `index`, one rung down. Returns its index; `None` if there is no rung left, or
 /// if the study has that cell.
-pub(super) fn follow(study: &mut Study, planner: &Planner, index: usize) -> Option<usize> {
+pub fn follow(study: &mut Study, planner: &Planner, index: usize) -> Option<usize> {
     let study_cell = study
         .cells
         .get(index)

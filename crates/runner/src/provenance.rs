@@ -6,21 +6,33 @@ use std::sync::OnceLock;
 use cell::{Cell, Data};
 use hub::{Roots, Snapshot};
 use records::Provenance;
+use records::store::sha256;
 
 /// The version of this build.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-static COMMIT: OnceLock<&str> = OnceLock::new();
+static SOURCES: OnceLock<String> = OnceLock::new();
 
-/// Names the commit of this build, once, with `-dirty` if files had changed. The program holds it and not this library,
-/// so that a commit does not build the library again.
-pub fn built_from(commit: &'static str) {
-    COMMIT.get_or_init(|| commit);
+/// Digits of the hash of sources.
+const DIGITS: usize = 16;
+
+/// Names the sources of this build, once, by their [ids](hash_of_sources). The program holds them and not this library, so
+/// that a change elsewhere does not build the library again.
+pub fn built_from(ids: &str) {
+    SOURCES.get_or_init(|| hash_of_sources(ids));
 }
 
-/// The commit of this build; `None` outside a git checkout.
-pub fn git_commit() -> Option<&'static str> {
-    COMMIT.get().copied()
+/// The hash of this build's sources; `None` outside a git checkout.
+pub fn sources() -> Option<&'static str> {
+    SOURCES.get().map(String::as_str)
+}
+
+/// The hash of sources, from git's ids of `Cargo.lock`, `crates` and `src`, with spaces between them. It depends on what the
+/// files hold and not on commits, so a build from files that are committed later has the commit's hash.
+pub fn hash_of_sources(ids: &str) -> String {
+    let mut hash = sha256(&[ids.as_bytes()]);
+    hash.truncate(DIGITS);
+    hash
 }
 
 /// The provenance of an attempt at `cell`, as the run knows it: what only the worker can know is left open.
@@ -34,7 +46,8 @@ pub fn provenance(
 ) -> Provenance {
     Provenance {
         expctl_version: VERSION.into(),
-        git_commit: git_commit().map(Into::into),
+        sources: sources().map(Into::into),
+        git_commit: None,
         engine: None,
         releases: BTreeMap::new(),
         device: cell.device_name().to_owned(),

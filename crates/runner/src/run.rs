@@ -72,6 +72,7 @@ pub fn run(study: &mut Study, options: &Options, progress: &mut dyn Progress) ->
     }
     let unplanned = predicted::plan(study, &planner, &dir, &unresolved)?;
     predict(study, &planner, options, &mut tasks);
+    weigh(study, &planner, &mut tasks);
     let _queued = events.queue_signals();
     progress.started(&overview);
     for note in notes {
@@ -119,6 +120,17 @@ fn predict(study: &Study, planner: &Planner, options: &Options, tasks: &mut [Tas
     tasks.par_iter_mut().for_each(|task| {
         task.prediction = options.predict(planner, study, &study.cells[task.index]).ok();
     });
+}
+
+/// Gives each cell its work, if that of all is known.
+fn weigh(study: &Study, planner: &Planner, tasks: &mut [Task]) {
+    let work = |task: &Task| planner.work(&study.cells[task.index].cell, task.prediction.as_ref()?);
+    let Some(work) = tasks.iter().map(work).collect::<Option<Vec<f64>>>() else {
+        return;
+    };
+    for (task, work) in tasks.iter_mut().zip(work) {
+        task.work = work;
+    }
 }
 
 /// Refuses a folder of another study, whose `study.yaml` would be lost, also one that another version wrote.

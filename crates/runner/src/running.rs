@@ -65,6 +65,7 @@ impl Run<'_> {
         loop {
             while let Some(mut task) = self.next(&running) {
                 (task.position, task.of) = self.place(running.len());
+                task.work_to_come = self.tasks.iter().map(|task| task.work).sum();
                 progress.cell_started(&task);
                 self.start(task, &mut running, progress)?;
                 let cells = running.len();
@@ -239,6 +240,8 @@ impl Run<'_> {
                 let mut task = task_of(self.study, &self.dir, next);
                 let next = &self.study.cells[next];
                 task.prediction = self.options.predict(&self.planner, self.study, next).ok();
+                // It is as much work as the cell that it follows, more or less.
+                task.work = self.finished.last().map_or(1.0, |finished| finished.task.work);
                 self.tasks.push_front(task);
                 return Ok(());
             };

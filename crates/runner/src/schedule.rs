@@ -18,7 +18,7 @@ use spec::{Fallback, Lineage, OnOom, Study, StudyCell};
 
 use super::fetch::short;
 use super::options::Options;
-use super::provenance::{VERSION, git_commit};
+use super::provenance::{VERSION, sources};
 use super::status::is_result;
 use super::task::{Cached, Overview, Task};
 
@@ -157,13 +157,10 @@ pub(super) fn task_of(study: &Study, dir: &StudyDir, index: usize) -> Task {
 fn task(study: &Study, index: usize, attempt: u32) -> Task {
     let study_cell = &study.cells[index];
     Task {
-        cell_id: study_cell.id.clone(),
         label: label(study, study_cell),
-        position: 0,
-        of: 0,
         attempt,
         index,
-        prediction: None,
+        ..Task::alone(study_cell.id.clone())
     }
 }
 
@@ -193,14 +190,17 @@ fn attempts(dir: &CellDir, record: Option<Record>) -> u32 {
 /// A remark on kept results of other versions.
 fn other_versions(kept: &[Cached]) -> Option<String> {
     let own = Engine::Candle.name_in_records();
-    let version = |version: &str, commit: Option<&str>| match commit {
-        Some(commit) => format!("{own} {version} ({commit})"),
+    let version = |version: &str, built_from: Option<&str>| match built_from {
+        Some(built_from) => format!("{own} {version} ({built_from})"),
         None => format!("{own} {version}"),
     };
-    let mine = version(VERSION, git_commit());
+    let mine = version(VERSION, sources());
     let made_by = |provenance: &Provenance| match provenance.engine.as_deref() {
         Some(engine) if engine != own => engine.to_owned(),
-        _ => version(&provenance.expctl_version, provenance.git_commit.as_deref()),
+        _ => {
+            let built_from = provenance.sources.as_ref().or(provenance.git_commit.as_ref());
+            version(&provenance.expctl_version, built_from.map(String::as_str))
+        }
     };
     let others = kept.iter().map(|kept| made_by(&kept.record.provenance));
     let others: Vec<_> = others.filter(|other| *other != mine).collect();

@@ -42,9 +42,30 @@ pub struct Task {
     /// The predicted memory; `None` if the planner cannot predict it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prediction: Option<Prediction>,
+    /// Its work in proportion to that of the run's other cells: the training's arithmetic, or 1 if that of one is not known.
+    #[serde(skip)]
+    pub work: f64,
+    /// The work of the cells that have not started.
+    #[serde(skip)]
+    pub work_to_come: f64,
 }
 
 impl Task {
+    /// The first attempt at a cell that no other is beside.
+    pub(super) fn alone(cell_id: impl Into<String>) -> Self {
+        Self {
+            cell_id: cell_id.into(),
+            label: String::new(),
+            position: 0,
+            of: 0,
+            attempt: 1,
+            index: 0,
+            prediction: None,
+            work: 1.0,
+            work_to_come: 0.0,
+        }
+    }
+
     /// The cell's id and label, for people.
     pub fn name(&self) -> String {
         format!("{} {}", self.cell_id, self.label).trim_end().to_owned()

@@ -40,14 +40,27 @@ pub(super) fn step(step: &StepEvent) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
+/// `; it would fit with batch_size: 2 (212.0 MiB predicted)` for a cell that ran out of memory, or nothing.
+pub fn would_fit(task: &Task, record: &Record) -> String {
+    let prediction = task.prediction.as_ref().filter(|_| record.status == Status::Oom);
+    let Some(prediction) = prediction.filter(|prediction| !prediction.fits_with.is_empty()) else {
+        return String::new();
+    };
+    let size = prediction
+        .fits_with_bytes
+        .map(|bytes| format!(" ({} predicted)", format::bytes(bytes.into())));
+    let changes = prediction.fits_with.join(", ");
+    format!("; it would fit with {changes}{}", size.unwrap_or_default())
+}
+
 /// `ok in 3.21 s: loss 5.431, step 120 ms, peak 412.3 MiB`, or the status with its reason.
-pub(super) fn outcome(record: &Record) -> String {
+pub(super) fn outcome(task: &Task, record: &Record) -> String {
     let seconds = format::seconds(record.wall_seconds.into());
     let Some(measured) = record.measured.as_ref().filter(|_| record.status == Status::Ok) else {
         let reason = record.reason.as_deref().unwrap_or("no reason given");
         return match record.status {
             Status::Oversize => format!("left out: {reason}"),
-            status => format!("{} after {seconds}: {reason}", status.name()),
+            status => format!("{} after {seconds}: {reason}{}", status.name(), would_fit(task, record)),
         };
     };
     let step = match record.concurrent_cells {
@@ -62,4 +75,36 @@ pub(super) fn outcome(record: &Record) -> String {
         measured.loss_last,
         peak.unwrap_or_default()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use records::prediction::Prediction;
+    use records::sample;
+
+    use super::*;
+
+    #[test]
+    fn an_out_of_memory_says_what_would_fit() {
+        let task = Task {
+            prediction: Some(Prediction {
+                fits_with: vec!["batch_size: 2".into(), "rank: 4".into()],
+                fits_with_bytes: Some(3 << 20),
+                ..Prediction::default()
+            }),
+            ..Task::alone("a")
+        };
+        let mut record = sample::ok("a");
+        assert_eq!(would_fit(&task, &record), "");
+        record.status = Status::Oom;
+        assert_eq!(
+            would_fit(&task, &record),
+            "; it would fit with batch_size: 2, rank: 4 (3.0 MiB predicted)"
+        );
+        let unknown = Task {
+            prediction: None,
+            ..task
+        };
+        assert_eq!(would_fit(&unknown, &record), "");
+    }
 }

@@ -333,6 +333,11 @@ impl ReportSpec {
 }
 
 impl Study {
+    /// True if no cell has an engine: the study is planned, and nothing of it runs.
+    pub fn is_planned(&self) -> bool {
+        self.cells.iter().all(|study_cell| study_cell.cell.engine().is_none())
+    }
+
     /// Where the names in its cells lead.
     pub fn roots(&self) -> Roots {
         Roots::new(&self.directory).with_snapshots(self.snapshots.clone())

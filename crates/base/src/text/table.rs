@@ -26,10 +26,16 @@ impl Table {
 
     /// Columns of equal width, numbers to the right.
     pub fn aligned(&self) -> String {
+        self.within(usize::MAX)
+    }
+
+    /// The same in lines of at most `width` characters, as far as two columns allow: what is too wide follows in blocks of its
+    /// own, each beginning with the first column.
+    pub fn within(&self, width: usize) -> String {
         let mut cells: Vec<Vec<String>> = vec![self.columns.clone()];
         cells.extend(self.rows.iter().map(|row| row.iter().map(text).collect()));
-        let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let widths: Vec<_> = (0..self.columns.len()).map(width).collect();
+        let longest = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<_> = (0..self.columns.len()).map(longest).collect();
         let numeric = |column: usize| {
             self.rows
                 .iter()
@@ -39,17 +45,23 @@ impl Table {
             .map(|column| !self.rows.is_empty() && numeric(column))
             .collect();
         let mut out = String::new();
-        for row in &cells {
-            let mut line = String::new();
-            for ((cell, width), right) in row.iter().zip(&widths).zip(&right) {
-                let _ = if *right {
-                    write!(line, "{cell:>width$}  ")
-                } else {
-                    write!(line, "{cell:<width$}  ")
-                };
+        for block in blocks(&widths, width) {
+            if !out.is_empty() {
+                out.push('\n');
             }
-            out.push_str(line.trim_end());
-            out.push('\n');
+            for row in &cells {
+                let mut line = String::new();
+                for &column in &block {
+                    let (cell, width) = (&row[column], widths[column]);
+                    let _ = if right[column] {
+                        write!(line, "{cell:>width$}  ")
+                    } else {
+                        write!(line, "{cell:<width$}  ")
+                    };
+                }
+                out.push_str(line.trim_end());
+                out.push('\n');
+            }
         }
         out
     }
@@ -69,6 +81,21 @@ impl Table {
         let rows = self.rows.iter().map(|row| line(row.iter().map(text).collect()));
         std::iter::once(line(self.columns.clone())).chain(rows).collect()
     }
+}
+
+/// The columns of each block of a table. Every block but the first repeats the first column.
+fn blocks(widths: &[usize], most: usize) -> Vec<Vec<usize>> {
+    let mut blocks: Vec<Vec<usize>> = vec![Vec::new()];
+    for column in 0..widths.len() {
+        let Some(block) = blocks.last_mut() else { break };
+        let taken: usize = block.iter().map(|&column| widths[column] + 2).sum();
+        if block.len() > 1 && taken + widths[column] > most {
+            blocks.push(vec![0, column]);
+        } else {
+            block.push(column);
+        }
+    }
+    blocks
 }
 
 /// A value without JSON's quotes; empty for null.
@@ -107,6 +134,21 @@ mod tests {
         assert_eq!(
             table().aligned(),
             "cell  rank  note\nab       4  a, \"b\"\ncdef    64\n"
+        );
+    }
+
+    #[test]
+    fn a_wide_table_goes_on_below() {
+        assert_eq!(table().within(80), table().aligned());
+        assert_eq!(table().within(18), table().aligned());
+        assert_eq!(
+            table().within(17),
+            "cell  rank\nab       4\ncdef    64\n\ncell  note\nab    a, \"b\"\ncdef\n"
+        );
+        assert_eq!(
+            table().within(1),
+            table().within(17),
+            "two columns are a block in any width"
         );
     }
 

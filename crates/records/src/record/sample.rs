@@ -107,7 +107,8 @@ pub fn ok(cell_id: &str) -> Record {
 pub fn provenance() -> Provenance {
     Provenance {
         expctl_version: "0.1.0".into(),
-        git_commit: Some("0123456789abcdef0123456789abcdef01234567".into()),
+        sources: Some("0123456789abcdef".into()),
+        git_commit: None,
         engine: Some("expctl".into()),
         releases: BTreeMap::new(),
         device: "cpu".into(),

@@ -68,15 +68,15 @@ fn against_full(methods: &[Method], title: impl Fn(&Group) -> String) -> Vec<Sen
 }
 
 /// The groups on the Pareto fronts, or the reason why there are none.
-fn by_loss(evidence: &Evidence<'_>, title: impl Fn(&Group) -> String) -> Vec<Sentence> {
+fn by_loss(evidence: &Evidence<'_>, title: impl Fn(&Group) -> String + Copy) -> Vec<Sentence> {
     let losses = evidence.losses;
     let remark = losses.remark.unwrap_or_default();
     if !losses.rank {
         let because = (!remark.is_empty()).then(|| Sentence::about(remark, Figures::Measured, []));
         return because.into_iter().collect();
     }
-    let of_memory = front(evidence, "peak memory", &title, |group| group.pareto.memory);
-    let of_file = front(evidence, "the file's size", &title, |group| group.pareto.file);
+    let of_memory = front(evidence, "peak memory", title, |group| group.pareto.memory);
+    let of_file = front(evidence, "the file's size", title, |group| group.pareto.file);
     let remark = (!remark.is_empty()).then(|| Sentence::about(remark, Figures::Measured, []));
     of_memory.into_iter().chain(of_file).chain(remark).collect()
 }
@@ -85,7 +85,7 @@ fn by_loss(evidence: &Evidence<'_>, title: impl Fn(&Group) -> String) -> Vec<Sen
 fn front(
     evidence: &Evidence<'_>,
     of: &str,
-    title: impl Fn(&Group) -> String,
+    title: impl Fn(&Group) -> String + Copy,
     place: impl Fn(&Group) -> Place,
 ) -> Option<Sentence> {
     let mut front: Vec<&Group> = evidence.groups.iter().filter(|group| place(group).on).collect();
@@ -101,10 +101,37 @@ fn front(
     });
     let described: Vec<String> = described.collect();
     let text = format!(
-        "On the Pareto front of {of} and held-out loss, the best loss first: {}.",
-        described.join(", ")
+        "On the Pareto front of {of} and held-out loss, the best loss first: {}.{}",
+        described.join(", "),
+        apart(&front, title)
     );
     (!front.is_empty()).then(|| Sentence::about(text, Figures::Measured, front))
+}
+
+/// Which neighbours on a front differ in their loss by more than the seeds do; empty if the noise is not known.
+fn apart(front: &[&Group], title: impl Fn(&Group) -> String) -> String {
+    let stat = |group: &Group| group.stats.get(HELD_OUT).copied().flatten();
+    let beyond = |pair: &[&Group]| stat(pair[0])?.is_beyond_noise(stat(pair[1])?);
+    let pairs: Vec<(&[&Group], bool)> = front
+        .windows(2)
+        .filter_map(|pair| Some((pair, beyond(pair)?)))
+        .collect();
+    let alike: Vec<String> = pairs
+        .iter()
+        .filter(|(_, is_beyond)| !is_beyond)
+        .map(|(pair, _)| format!("{} and {}", title(pair[0]), title(pair[1])))
+        .collect();
+    match (pairs.len(), alike.len()) {
+        (0, _) => String::new(),
+        (_, 0) => " Each loss differs from the next by more than twice the spread over seeds.".to_owned(),
+        (all, some) if all == some => {
+            " No loss differs from the next by more than twice the spread over seeds.".to_owned()
+        }
+        _ => format!(
+            " No more than twice the spread over seeds lies between {}.",
+            alike.join(", between ")
+        ),
+    }
 }
 
 /// The methods that forget least and most, if their losses mean something and the gap is more than noise; or that none

@@ -2,7 +2,7 @@
 
 use chart::{Bar, Bars, Colour, Part, Row};
 
-use super::view::{ALLOCATED, Memory, PROCESS, RESERVED, View, few_enough, said};
+use super::view::{ALLOCATED, Memory, PROCESS, RESERVED, View, few_enough};
 use crate::group::Group;
 use crate::labels::Labels;
 
@@ -32,9 +32,9 @@ pub(super) fn allocator(view: &View<'_>) -> Result<Bars, String> {
                 parts: vec![Part {
                     length: view.in_unit(bytes),
                     colour: Colour::Series(at),
-                    says: format!("{name}: {} {}", memory.name.to_lowercase(), said(bytes)),
+                    says: format!("{name}: {} {}", memory.name.to_lowercase(), view.said(bytes)),
                 }],
-                note: said(bytes),
+                note: view.said(bytes),
             }
         };
         Row {
@@ -60,5 +60,10 @@ fn constant_allocated(view: &View<'_>, shown: &[&Group]) -> Option<(f64, String)
     let is_same = shown
         .iter()
         .all(|group| view.value(group, ALLOCATED.column) == Some(bytes));
-    is_same.then(|| (view.in_unit(bytes), format!("allocated in all cells: {}", said(bytes))))
+    is_same.then(|| {
+        (
+            view.in_unit(bytes),
+            format!("allocated in all cells: {}", view.said(bytes)),
+        )
+    })
 }

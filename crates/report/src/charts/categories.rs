@@ -5,10 +5,10 @@ use records::prediction::ROUNDING;
 use results::columns::category_column;
 use trace::Category;
 
-use super::view::{ALLOCATED, View, few_enough, said};
+use super::view::{ALLOCATED, View, few_enough, varying};
 use crate::change::{self, Order};
 use crate::group::Group;
-use crate::labels::Labels;
+use crate::labels::{Labels, difference_label, differences};
 
 /// The least difference that a reader sees in bars, as a part of the longest.
 const VISIBLE: f64 = 0.005;
@@ -31,23 +31,44 @@ pub(super) fn categories(view: &View<'_>) -> Result<Bars, String> {
             .iter()
             .any(|group| (bytes(group, part) - bytes(shown[0], part)).abs() > visible)
     };
-    if shown.len() > 1 && !used.iter().any(differs) {
+    if shown.len() == 1 {
+        return Err("one bar compares nothing".into());
+    }
+    if !used.iter().any(differs) {
         return Err("every category is the same in all cells, within 0.5 % of the peak".into());
     }
     let labels = Labels::new(&shown, view.axes);
-    let (names, explained) = names(&shown, &labels);
-    let row = |(group, name): (&&Group, &String)| {
+    let (names, explained) = names(view, &shown, &labels);
+    let is_cumulative = matches!(change::changes(&shown), Some((Order::Cumulative, _)));
+    let alike = |one: &Group, other: &Group| {
+        let close = |part: &Held| (bytes(one, part) - bytes(other, part)).abs() <= visible;
+        used.iter().all(close)
+    };
+    let merged = merged(shown.iter().copied().zip(names), |one, other| {
+        !is_cumulative && alike(one, other)
+    });
+    let is_merged = merged.len() < shown.len();
+    let explained = match is_merged {
+        true => format!("{explained} Cells that differ by no more than 0.5 % of the longest bar share one."),
+        false => explained,
+    };
+    let row = |(group, name): &(&Group, String)| {
         let peak = view.value(group, ALLOCATED.column).unwrap_or(0.0);
         let part = |held: &Held| Part {
             length: view.in_unit(bytes(group, held)),
             colour: held.colour,
-            says: format!("{name}: {} {} of {}", held.name, said(bytes(group, held)), said(peak)),
+            says: format!(
+                "{name}: {} {} of {}",
+                held.name,
+                view.said(bytes(group, held)),
+                view.said(peak)
+            ),
         };
         Row {
             bars: vec![Bar {
                 start: 0.0,
                 parts: used.iter().map(part).collect(),
-                note: said(peak),
+                note: view.said(peak),
             }],
             label: name.clone(),
             carry: None,
@@ -58,15 +79,54 @@ pub(super) fn categories(view: &View<'_>) -> Result<Bars, String> {
         subtitle: view.subtitle(&format!("Live tensor bytes at the instant of the peak.{explained}")),
         x_title: view.scale("Allocated"),
         legend: used.iter().map(|held| (held.name.clone(), held.colour)).collect(),
-        rows: shown.iter().zip(&names).map(row).collect(),
+        rows: merged.iter().map(row).collect(),
         line: None,
     })
 }
 
+/// The most axes of a label that has all of its values: of more, it has what differs from the base.
+const MOST_AXES: usize = 2;
+
+/// The first of the groups that are alike, with the shortest of their names and the number of the others.
+fn merged<'g>(
+    groups: impl Iterator<Item = (&'g Group, String)>,
+    alike: impl Fn(&Group, &Group) -> bool,
+) -> Vec<(&'g Group, String)> {
+    let mut bars: Vec<(&Group, Vec<String>)> = Vec::new();
+    for (group, name) in groups {
+        match bars.iter_mut().find(|(first, _)| alike(first, group)) {
+            Some((_, names)) => names.push(name),
+            None => bars.push((group, vec![name])),
+        }
+    }
+    let named = |(group, names): (&'g Group, Vec<String>)| {
+        let shortest = names.iter().min_by_key(|name| name.chars().count());
+        let shortest = shortest.cloned().unwrap_or_default();
+        let name = match names.len() {
+            1 => shortest,
+            several => format!("{shortest} and {} more", several - 1),
+        };
+        (group, name)
+    };
+    bars.into_iter().map(named).collect()
+}
+
 /// The rows' names, and the sentence that explains them.
-fn names(shown: &[&Group], labels: &Labels<'_>) -> (Vec<String>, String) {
+fn names(view: &View<'_>, shown: &[&Group], labels: &Labels<'_>) -> (Vec<String>, String) {
     let Some((Order::Cumulative, steps)) = change::changes(shown) else {
-        return (shown.iter().map(|group| labels.of(group)).collect(), labels.explained());
+        if varying(shown, view.axes).len() <= MOST_AXES {
+            return (shown.iter().map(|group| labels.of(group)).collect(), labels.explained());
+        }
+        let base = shown
+            .iter()
+            .copied()
+            .find(|group| group.baseline)
+            .or(shown.first().copied());
+        let name = |group: &&Group| difference_label(&differences(group, base, view.axes));
+        return (
+            shown.iter().map(name).collect(),
+            " Labels: what differs from the base.".to_owned(),
+        );
     };
     let changes = shown.windows(2).zip(&steps);
     let changes = changes.map(|(pair, axes)| change::words(pair[0], pair[1], axes));

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use chart::ChartError;
 
 use super::view::View;
-use super::{allocator, categories, growth, heat_map, scatter, waterfall};
+use super::{allocator, categories, growth, heat_map, rates, scatter, waterfall};
 use crate::context::Context;
 use crate::memory_unit::memory_unit;
 
@@ -14,12 +14,13 @@ use crate::memory_unit::memory_unit;
 pub(crate) type Drawing = Result<String, String>;
 
 /// The charts of a study; that of a recorded cell comes in addition.
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 9] = [
     "allocator",
     "categories",
     "file_loss",
     "growth",
     "heat_map",
+    "loss_rates",
     "memory_loss",
     "memory_speed",
     "waterfall",
@@ -80,6 +81,7 @@ impl Charts {
             "file_loss" => drawn!(scatter::file_loss(&view, context.loss())),
             "growth" => drawn!(growth::growth(&view)),
             "heat_map" => drawn!(heat_map::heat_map(&view)),
+            "loss_rates" => drawn!(rates::rates(&view, context.loss())),
             "memory_loss" => drawn!(scatter::memory_loss(&view, context.loss())),
             "memory_speed" => drawn!(scatter::memory_speed(&view, context.speeds())),
             "waterfall" => drawn!(waterfall::waterfall(&view)),

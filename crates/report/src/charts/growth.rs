@@ -3,7 +3,7 @@
 use base::text::format;
 use chart::{Growth, SERIES_COLOURS, Sample, Series};
 
-use super::view::{View, said, varying};
+use super::view::{View, varying};
 use crate::axes::last_part;
 use crate::group::Group;
 use crate::labels::{Labels, distinct};
@@ -75,7 +75,7 @@ pub(super) fn growth(view: &View<'_>) -> Result<Growth, String> {
 fn sample(view: &View<'_>, group: &Group, over: &str, columns: &[&str], name: String) -> Option<Sample> {
     let values: Option<Vec<f64>> = columns.iter().map(|column| view.value(group, column)).collect();
     let values = values?;
-    let mut said = vec![said(*values.first()?)];
+    let mut said = vec![view.said(*values.first()?)];
     said.extend(
         values
             .get(1)

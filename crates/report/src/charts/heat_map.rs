@@ -5,7 +5,7 @@ use chart::{Colour, HeatMap, Square};
 use trace::Category;
 
 use super::growth::{longest_quantity, quantity};
-use super::view::{View, few_enough, said, varying};
+use super::view::{View, few_enough, varying};
 use crate::axes::last_part;
 use crate::group::Group;
 use crate::judged::Judged;
@@ -93,7 +93,11 @@ fn square(judged: &Judged<'_>, name: &str) -> Square {
     Square {
         colour: if judged.fits { Colour::Less } else { Colour::More },
         strength,
-        says: format!("{name}: {} of {}, {percent}", said(judged.needed), said(judged.budget)),
+        says: format!(
+            "{name}: {} of {}, {percent}",
+            format::bytes(judged.needed.into()),
+            format::bytes(judged.budget.into())
+        ),
         lines,
     }
 }

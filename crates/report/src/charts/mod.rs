@@ -5,6 +5,7 @@ mod categories;
 mod draw;
 mod growth;
 mod heat_map;
+mod rates;
 mod scatter;
 #[cfg(test)]
 mod testing;

@@ -3,7 +3,7 @@
 use base::text::format;
 use chart::{Point, SERIES_COLOURS, Scatter};
 
-use super::view::{Memory, View, said, varying};
+use super::view::{Memory, View, varying};
 use crate::axes::last_part;
 use crate::front::Place;
 use crate::group::Group;
@@ -29,9 +29,11 @@ pub(super) fn memory_speed(view: &View<'_>, speeds: &Speeds) -> Result<Scatter, 
         subtitle: view.subtitle(&format!("Lower and further right is better.{labelled}")),
         x_title: format!("Speed ({})", speeds.of.unit),
         y_title: view.scale(memory.name),
+        x_is_log: false,
         y_is_log: false,
         points,
         line: Vec::new(),
+        curves: Vec::new(),
     })
 }
 
@@ -42,7 +44,7 @@ pub(super) fn memory_loss(view: &View<'_>, loss: &'static str) -> Result<Scatter
     let in_unit = |group: &Group| Some(view.in_unit(view.value(group, memory.column)?));
     let says = |group: &Group| {
         let bytes = view.value(group, memory.column).unwrap_or_default();
-        format!("{} {}", memory.name.to_lowercase(), said(bytes))
+        format!("{} {}", memory.name.to_lowercase(), view.said(bytes))
     };
     let (points, front) = by_method(view, loss, in_unit, says, |group| group.pareto.memory)?;
     Ok(Scatter {
@@ -56,12 +58,12 @@ pub(super) fn memory_loss(view: &View<'_>, loss: &'static str) -> Result<Scatter
 /// The size of what a method saves against the loss.
 pub(super) fn file_loss(view: &View<'_>, loss: &'static str) -> Result<Scatter, String> {
     view.measured()?;
-    let megabytes = |group: &Group| Some(group.file()?.bytes / 1e6).filter(|megabytes| *megabytes > 0.0);
-    let says = |group: &Group| format!("file {} MB", format::rate(megabytes(group).unwrap_or_default().into()));
-    let (points, front) = by_method(view, loss, megabytes, says, |group| group.pareto.file)?;
+    let size = |group: &Group| Some(view.in_unit(group.file()?.bytes)).filter(|size| *size > 0.0);
+    let says = |group: &Group| format!("file {}", view.said(group.file().map_or(0.0, |file| file.bytes)));
+    let (points, front) = by_method(view, loss, size, says, |group| group.pareto.file)?;
     Ok(Scatter {
         title: view.title("File size against loss"),
-        y_title: "File (MB)".into(),
+        y_title: view.scale("File"),
         y_is_log: true,
         ..against_loss(view, loss, points, front)
     })
@@ -71,7 +73,7 @@ pub(super) fn file_loss(view: &View<'_>, loss: &'static str) -> Result<Scatter, 
 fn against_loss(view: &View<'_>, loss: &str, points: Vec<Point>, front: Vec<(f64, f64)>) -> Scatter {
     let dashed = match front[..] {
         [] => "",
-        _ => "; the dashed line is the Pareto front",
+        _ => "; the dashed line is the Pareto front, and grey points are behind it",
     };
     let bars = match points.iter().any(|point| point.deviation.is_some()) {
         true => " Bars: the standard deviation over seeds.",
@@ -82,9 +84,11 @@ fn against_loss(view: &View<'_>, loss: &str, points: Vec<Point>, front: Vec<(f64
         subtitle: view.subtitle(&format!("Lower and further left is better{dashed}.{bars}")),
         x_title: if loss == "loss_eval" { "Eval loss" } else { "Train loss" }.into(),
         y_title: String::new(),
+        x_is_log: false,
         y_is_log: false,
         points,
         line: staircase(&front),
+        curves: Vec::new(),
     }
 }
 
@@ -114,6 +118,7 @@ fn by_method(
         _ => {}
     }
     let titles = Titles::new(shown.clone(), view.axes);
+    let has_front = shown.iter().any(|group| place(group).on);
     let point = |group: &&Group| {
         let (x, y) = at(group)?;
         let title = titles.of(group);
@@ -124,6 +129,7 @@ fn by_method(
             says: format!("{title}: {}, loss {}", says(group), format::number(x.into(), 4)),
             label: title,
             series: None,
+            is_muted: has_front && !place(group).on,
         })
     };
     let points = shown.iter().filter_map(point).collect();
@@ -180,12 +186,13 @@ fn points(view: &View<'_>, memory: Memory, x: &Axis) -> Result<(Vec<Point>, Stri
                 "{}: {} {}, {} {}",
                 all.of(group),
                 memory.name.to_lowercase(),
-                said(bytes),
+                view.said(bytes),
                 (x.said)(x_value),
                 x.unit
             )
             .trim_end()
             .to_owned(),
+            is_muted: false,
             series: series_axis.map(|axis| format!("{} {}", last_part(axis), group.axes[axis])),
         })
     };

@@ -134,6 +134,11 @@ impl<'a> View<'a> {
         bytes / self.unit.bytes()
     }
 
+    /// Bytes in words, in the unit of the study: a chart has one.
+    pub(super) fn said(&self, bytes: f64) -> String {
+        format!("{} {}", format::bytes_in(bytes.into(), self.unit), self.unit.name())
+    }
+
     /// The title of a scale of memory.
     pub(super) fn scale(&self, name: &str) -> String {
         format!("{name} ({})", self.unit.name())
@@ -149,11 +154,6 @@ pub(super) fn few_enough(groups: &[&Group]) -> Result<(), String> {
         n if n > MAX_ROWS => Err(format!("{n} cells are more than the {MAX_ROWS} that a chart shows")),
         _ => Ok(()),
     }
-}
-
-/// Bytes in words.
-pub(super) fn said(bytes: f64) -> String {
-    format::bytes(bytes.into())
 }
 
 /// The axes in which the groups of a chart differ. A failed group, which is not shown, may be the only different one.

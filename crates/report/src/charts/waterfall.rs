@@ -3,7 +3,7 @@
 use base::text::format;
 use chart::{Bar, Bars, Colour, Part, Row};
 
-use super::view::{ALLOCATED, Memory, RESERVED, View, said};
+use super::view::{ALLOCATED, Memory, RESERVED, View};
 use crate::change::{self, Order};
 use crate::group::Group;
 
@@ -64,16 +64,20 @@ pub(super) fn waterfall(view: &View<'_>) -> Result<Bars, String> {
     })
 }
 
+/// The part of reserved memory that a change must move, for a chart to be about that memory.
+const MOVED: f64 = 0.02;
+
 /// The memory that shows the changes: allocated, unless one of them is about reserved memory. It is if it sets the
-/// allocator, or shows in reserved memory alone.
+/// allocator, or moves reserved memory alone by more than a fiftieth.
 fn memory(view: &View<'_>, shown: &[&Group], order: Order) -> Memory {
     let is_reserved_alone = |at: usize| {
         let before = shown[if order == Order::Cumulative { at } else { 0 }];
-        let same = |memory: Memory| {
+        let moved = |memory: Memory| {
             let value = |group| view.value(group, memory.column);
-            value(before).is_none() || value(before) == value(shown[at + 1])
+            let (before, after) = value(before).zip(value(shown[at + 1])).unwrap_or_default();
+            (after - before).abs() / before.max(1.0)
         };
-        same(ALLOCATED) && !same(RESERVED)
+        moved(ALLOCATED) == 0.0 && moved(RESERVED) > MOVED
     };
     let has_reserved = view.having(&[RESERVED.column]).len() == shown.len();
     if has_reserved && view.varies(RESERVED) && (view.sets_allocator() || (0..shown.len() - 1).any(is_reserved_alone)) {
@@ -91,9 +95,9 @@ fn total(view: &View<'_>, label: &str, bytes: f64) -> Row {
             parts: vec![Part {
                 length: view.in_unit(bytes),
                 colour: Colour::Total,
-                says: format!("{label}: {}", said(bytes)),
+                says: format!("{label}: {}", view.said(bytes)),
             }],
-            note: said(bytes),
+            note: view.said(bytes),
         }],
         carry: Some(view.in_unit(bytes)),
     }
@@ -109,7 +113,7 @@ fn step(view: &View<'_>, label: &str, from: f64, to: f64, order: Order) -> Row {
     } else {
         format!(
             "{sign}{} ({sign}{} %)",
-            said(rise.abs()),
+            view.said(rise.abs()),
             format::number(share.into(), decimals)
         )
     };
@@ -120,7 +124,7 @@ fn step(view: &View<'_>, label: &str, from: f64, to: f64, order: Order) -> Row {
             parts: vec![Part {
                 length: view.in_unit(rise.abs()),
                 colour: if rise < 0.0 { Colour::Less } else { Colour::More },
-                says: format!("{label}: {} to {}, {note}", said(from), said(to)),
+                says: format!("{label}: {} to {}, {note}", view.said(from), view.said(to)),
             }],
             note,
         }],

@@ -3,23 +3,20 @@
 use base::text::counted;
 use base::text::format::{number, percent};
 use indexmap::IndexSet;
+use results::setting;
 
 use super::pair::{Noise, Pair};
-use super::table::{DECIMALS, reads_as_zero};
+use super::table::{DECIMALS, reads_as_one, reads_as_zero};
 use crate::answer::listed;
 use crate::entry::Entry;
 use crate::markdown::line_code as code;
-use crate::methods::{FORGETTING, HELD_OUT, Method};
+use crate::methods::{FORGETTING, HELD_OUT, Method, RANDOM, are_random};
 
 /// The paragraph: cost, then quality.
 pub(super) fn sentences(pair: &Pair<'_>, only: &str, baseline: &str) -> Vec<String> {
     let mut sentences = vec![costs(pair, only, baseline)];
-    let is_random = pair
-        .groups()
-        .iter()
-        .any(|group| group.cells[0].text("weights") == Some("random"));
-    if is_random {
-        sentences.push("Weights are random, so losses say nothing about the methods.".into());
+    if are_random(pair.groups()) {
+        sentences.push(RANDOM.into());
         return sentences;
     }
     for (column, words) in [(HELD_OUT, "held-out loss"), (FORGETTING, "forgetting")] {
@@ -49,15 +46,21 @@ pub(super) fn sentences(pair: &Pair<'_>, only: &str, baseline: &str) -> Vec<Stri
 fn costs(pair: &Pair<'_>, only: &str, baseline: &str) -> String {
     let factor = |column: &str| {
         let (ours, theirs) = pair.stats(column).filter(|(_, theirs)| theirs.mean != 0.0)?;
-        Some(number((ours.mean / theirs.mean).into(), 2))
+        Some(ours.mean / theirs.mean)
     };
     let share = Method::of(pair.only).trainable_share;
     let costs = [
         share.map(|share| format!("trains {} of the weights", percent(share.into()))),
-        factor("allocated_peak_bytes").map(|factor| format!("peaks at {factor} times the allocated memory")),
+        factor("allocated_peak_bytes").map(|factor| match reads_as_one(factor) {
+            true => "peaks at the same allocated memory, to a hundredth".to_owned(),
+            false => format!("peaks at {} times the allocated memory", number(factor.into(), 2)),
+        }),
         factor("train_seconds")
             .filter(|_| pair.has_speeds())
-            .map(|factor| format!("takes {factor} times as long")),
+            .map(|factor| match reads_as_one(factor) {
+                true => "takes as long, to a hundredth".to_owned(),
+                false => format!("takes {} times as long", number(factor.into(), 2)),
+            }),
     ];
     let costs: Vec<String> = costs.into_iter().flatten().collect();
     let at = |place: &[String]| match place {
@@ -86,6 +89,10 @@ pub(super) fn legend(pair: &Pair<'_>, study: &str) -> String {
         none if none.is_empty() => none,
         machines => format!(" on {machines}"),
     };
+    let setup = match each_once(cells().map(setup).collect()) {
+        none if none.is_empty() => none,
+        setup => format!(" Trained: {setup}."),
+    };
     let ids: Vec<String> = cells().filter_map(short_id).collect();
     let seeds = groups.map(|group| counted(group.ok, "seed"));
     let seeds = match &seeds {
@@ -99,7 +106,26 @@ pub(super) fn legend(pair: &Pair<'_>, study: &str) -> String {
         }
         _ => " ± is the sample standard deviation over seeds.",
     };
-    format!("{methods} of `{study}`, {seeds}{machines}: {}.{spread}", ids.join(" "))
+    format!(
+        "{methods} of `{study}`, {seeds}{machines}: {}.{setup}{spread}",
+        ids.join(" ")
+    )
+}
+
+/// What a cell was trained with: the model, the data, the steps and the learning rate, as far as its row says.
+fn setup(cell: &Entry) -> String {
+    let value = |key: &str| {
+        let value = cell.get(key);
+        (!value.is_null()).then(|| setting(key, value))
+    };
+    let parts = [
+        value("model").map(|model| code(&model)),
+        value("data").map(|data| format!("on {}", code(&data))),
+        cell.number("steps")
+            .map(|steps| format!("{} steps", number(steps.into(), 0))),
+        value("learning_rate").map(|rate| format!("at a learning rate of {rate}")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn short_id(cell: &Entry) -> Option<String> {

@@ -96,7 +96,7 @@ impl Figure {
         };
         let is_exact = self.column == "allocated_peak_bytes";
         let noise = match Noise::of(ours, theirs) {
-            _ if ours.mean == theirs.mean || is_too_noisy => String::new(),
+            _ if ours.mean == theirs.mean || is_too_noisy || difference == SAME => String::new(),
             Noise::Unknown(_) if is_exact => String::new(),
             Noise::Unknown([true, true]) => ", single seeds".into(),
             Noise::Unknown([is_ours, _]) => format!(", one seed of {}", names[usize::from(!is_ours)]),
@@ -129,12 +129,21 @@ fn counts(pair: &Pair<'_>) -> Vec<String> {
     rows.into_iter().flatten().collect()
 }
 
+/// A factor that reads as 1.
+const SAME: &str = "the same to a hundredth";
+
 /// One figure over another; that of nothing has no meaning.
 fn factor(ours: f64, theirs: f64) -> String {
-    match theirs == 0.0 {
-        true => ABSENT.into(),
-        false => ratio((ours / theirs).into()),
+    match ours / theirs {
+        _ if theirs == 0.0 => ABSENT.into(),
+        one if reads_as_one(one) => SAME.into(),
+        factor => ratio(factor.into()),
     }
+}
+
+/// True for a factor that two decimals show as 1.
+pub(super) fn reads_as_one(factor: f64) -> bool {
+    (factor - 1.0).abs() < 0.005
 }
 
 /// True for a difference of losses that the decimals do not show.
@@ -158,6 +167,15 @@ fn signed(difference: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_factor_that_reads_as_one_is_none() {
+        assert_eq!(factor(100.4, 100.0), "the same to a hundredth");
+        assert_eq!(
+            (factor(100.6, 100.0), factor(1.0, 0.0)),
+            ("1.01×".into(), ABSENT.into())
+        );
+    }
 
     #[test]
     fn a_difference_that_reads_as_zero_has_no_sign() {

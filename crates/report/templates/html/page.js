@@ -74,27 +74,78 @@ function makeSortable(table) {
   });
 }
 
-/** A box above the table hides the rows that lack one of its words. */
+const COMPARISONS = {
+  "<=": (a, b) => a <= b, ">=": (a, b) => a >= b, "!=": (a, b) => a !== b,
+  "<": (a, b) => a < b, ">": (a, b) => a > b, "=": (a, b) => a === b,
+};
+const CONDITION = /^(.+?)\s*(<=|>=|!=|<|>|=)\s*(.+)$/;
+
+/** A test of rows for a part of a query: `peak < 500` compares the first column whose heading begins so; others are words. */
+function condition(part, headings) {
+  const found = part.match(CONDITION);
+  const column = found ? headings.findIndex((heading) => heading.startsWith(found[1])) : -1;
+  if (column < 0) {
+    const words = part.split(/\s+/).filter(Boolean);
+    return (row) => words.every((word) => row.textContent.toLowerCase().includes(word));
+  }
+  const [, , sign, wanted] = found;
+  const number = amount(wanted);
+  return (row) => {
+    const text = row.cells[column]?.textContent.trim().toLowerCase() ?? "";
+    const value = amount(text);
+    const isNumeric = number !== null && value !== null;
+    return isNumeric ? COMPARISONS[sign](value, number) : COMPARISONS[sign](text, wanted);
+  };
+}
+
+/** The rows that are shown, as CSV. */
+function csv(table) {
+  const field = (cell) => {
+    const text = cell.textContent.trim();
+    return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  const shown = [...table.tHead.rows, ...table.tBodies[0].rows].filter((row) => !row.hidden);
+  return shown.map((row) => [...row.cells].map(field).join(",")).join("\r\n") + "\r\n";
+}
+
+/** A button that saves the rows that are shown. */
+function saveButton(table) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = "CSV";
+  button.title = "Save the rows that are shown";
+  button.addEventListener("click", () => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([csv(table)], { type: "text/csv" }));
+    link.download = `${document.title}.csv`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
+  return button;
+}
+
+/** A box above the table hides the rows that lack one of its words, or for which one of its conditions does not hold. */
 function makeFilterable(table) {
   const rows = [...table.tBodies[0].rows];
+  const headings = [...table.tHead.rows[0].cells].map((heading) => heading.textContent.trim().toLowerCase());
   const box = document.createElement("div");
   box.className = "filter";
   const input = document.createElement("input");
   input.type = "search";
-  input.placeholder = "Filter rows";
+  input.placeholder = "Filter rows: words, or peak < 500";
   input.setAttribute("aria-label", "Filter the rows of this table");
   const count = document.createElement("span");
   count.setAttribute("role", "status");
-  box.append(input, count);
+  box.append(input, saveButton(table), count);
   table.closest(".table").before(box);
   input.addEventListener("input", () => {
-    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const parts = input.value.toLowerCase().split(/\s+and\s+/).map((part) => part.trim()).filter(Boolean);
+    const conditions = parts.map((part) => condition(part, headings));
     const shown = rows.filter((row) => {
-      const text = row.textContent.toLowerCase();
-      row.hidden = !words.every((word) => text.includes(word));
+      row.hidden = !conditions.every((holds) => holds(row));
       return !row.hidden;
     });
-    count.textContent = words.length ? `${shown.length} of ${rows.length} rows` : "";
+    count.textContent = parts.length ? `${shown.length} of ${rows.length} rows` : "";
   });
 }
 

@@ -26,3 +26,7 @@ pub const IDENTITY: [(&str, Kind); 5] = [
 
 /// The status of a cell that is planned and not run. No record has it.
 pub const PLANNED: &str = "planned";
+
+/// The column with the program that planned the memory of a row again; null for a row that is as it was measured. No record
+/// fills it.
+pub const REPLANNED: &str = "replanned_by";

@@ -150,6 +150,7 @@ pub fn outcomes() -> Vec<Outcome> {
         outcome("data_sha256", Text, |r| r.provenance.data_sha256.clone()),
         outcome("started_at", Text, |r| r.started_at.clone()),
         outcome("expctl_version", Text, |r| r.provenance.expctl_version.clone()),
+        outcome("sources", Text, |r| r.provenance.sources.clone()),
         outcome("git_commit", Text, |r| r.provenance.git_commit.clone()),
         outcome("reason", Text, |r| r.reason.clone()),
         outcome("retried", Text, |r| {

@@ -1,7 +1,7 @@
 //! All columns of a frame of cells.
 
 use super::keys::key_kinds;
-use super::kind::{IDENTITY, Kind};
+use super::kind::{IDENTITY, Kind, REPLANNED};
 use super::lineage::LINEAGE;
 use super::outcome::outcomes;
 use super::prediction::predictions;
@@ -16,5 +16,5 @@ pub fn schema() -> Vec<(String, Option<Kind>)> {
     let outcomes = outcomes().into_iter().map(|column| (column.name, Some(column.kind)));
     let predictions = predictions().into_iter().map(|column| (column.name, Some(column.kind)));
     let columns = identity.chain(keys).chain(outcomes).chain(predictions);
-    columns.collect()
+    columns.chain([(REPLANNED.to_owned(), Some(Kind::Text))]).collect()
 }

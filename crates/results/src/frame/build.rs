@@ -10,7 +10,7 @@ use spec::{Lineage, Study};
 
 use super::column::column;
 use super::error::FrameError;
-use crate::columns::{IDENTITY, Kind, LINEAGE, PLANNED, key_kinds, keys, lineage, outcomes, predictions};
+use crate::columns::{IDENTITY, Kind, LINEAGE, PLANNED, REPLANNED, key_kinds, keys, lineage, outcomes, predictions};
 use crate::datum::Datum;
 
 /// A row of the frame. Without a record it has the cell's configuration, and all else is null.
@@ -30,8 +30,8 @@ pub struct Row<'a> {
     pub prediction: Option<&'a Prediction>,
 }
 
-/// The frame of these rows, in their order. Its columns are [`IDENTITY`], [`LINEAGE`], the cell's keys, [`outcomes`]
-/// and [`predictions`]. Once a cell ran, `device`, `threads` and `instruction_set` are those that it ran on.
+/// The frame of these rows, in their order. Its columns are [`IDENTITY`], [`LINEAGE`], the cell's keys, [`outcomes`],
+/// [`predictions`] and [`REPLANNED`]. Once a cell ran, `device`, `threads` and `instruction_set` are those that it ran on.
 ///
 /// # Errors
 /// A value that does not fit the type of its column.
@@ -93,6 +93,7 @@ pub fn build(rows: &[Row<'_>]) -> Result<DataFrame, FrameError> {
             .map(|row| row.prediction.map_or(Datum::Null, &predicted.value));
         columns.push(column(&predicted.name, predicted.kind, values)?);
     }
+    columns.push(column(REPLANNED, Kind::Text, rows.iter().map(|_| Datum::Null))?);
     Ok(DataFrame::new(rows.len(), columns)?)
 }
 

@@ -6,6 +6,7 @@ mod error;
 mod files;
 mod kept;
 mod older;
+mod replan;
 
 pub use build::{Row, build, of_plan};
 pub use column::column;
@@ -13,3 +14,4 @@ pub use error::FrameError;
 pub use files::parquet;
 pub use files::{csv, read, write};
 pub use kept::KeptFrame;
+pub use replan::{Plans, Replan, Replanned, Stale, replan, stale};

@@ -10,6 +10,7 @@ use records::{Event, Record, Status};
 use super::super::summary::Summary;
 use super::super::task::{Overview, Task};
 use super::super::text::{outcome, overview, predicted, step};
+use super::eta::Eta;
 use super::observer::Progress;
 
 const TICK: Duration = Duration::from_millis(200);
@@ -20,17 +21,19 @@ pub struct Bars {
     study: ProgressBar,
     /// Those of the cells that train, by their ids.
     cells: BTreeMap<String, ProgressBar>,
+    eta: Eta,
 }
 
 impl Default for Bars {
     fn default() -> Self {
         let bars = MultiProgress::new();
         let study = bars.add(ProgressBar::no_length());
-        study.set_style(style(FIRST_CELL));
+        study.set_style(style(CELLS));
         Self {
             bars,
             study,
             cells: BTreeMap::new(),
+            eta: Eta::default(),
         }
     }
 }
@@ -42,8 +45,7 @@ fn style(template: &str) -> ProgressStyle {
         .progress_chars("━╸─")
 }
 
-const FIRST_CELL: &str = "{bar:24} {pos}/{len} cells, {elapsed} gone";
-const LATER_CELLS: &str = "{bar:24} {pos}/{len} cells, {elapsed} gone, {eta} left";
+const CELLS: &str = "{bar:24} {pos}/{len} cells, {elapsed} gone{msg}";
 const WAITING: &str = "{spinner} {prefix} {msg}";
 const STEPPING: &str = "{bar:24} {prefix} step {pos}/{len}, {eta} left, {msg}";
 
@@ -57,6 +59,8 @@ impl Progress for Bars {
     fn cell_started(&mut self, task: &Task) {
         // A cell that ran out of memory may be followed by others.
         self.study.set_length(task.of as u64);
+        self.eta.started(task);
+        self.study.set_message(self.eta.left());
         let cell = self.bars.add(ProgressBar::no_length());
         cell.set_style(style(WAITING));
         cell.set_prefix(task.name());
@@ -81,7 +85,9 @@ impl Progress for Bars {
                 cell.set_length(*steps as u64);
                 cell.set_message("");
             }
-            Event::Step { step: now, .. } => {
+            Event::Step { steps, step: now } => {
+                self.eta.stepped(task, now.step, *steps);
+                self.study.set_message(self.eta.left());
                 cell.set_position(now.step as u64);
                 cell.set_message(step(now));
             }
@@ -98,11 +104,12 @@ impl Progress for Bars {
             cell.finish_and_clear();
             self.bars.remove(&cell);
         }
-        self.study.set_style(style(LATER_CELLS));
+        self.eta.finished(task, record.status != Status::Oversize);
+        self.study.set_message(self.eta.left());
         self.study.inc(1);
         // The table at the end has all outcomes; failures show at once.
         if record.status != Status::Ok {
-            self.note(&format!("{}: {}", task.name(), outcome(record)));
+            self.note(&format!("{}: {}", task.name(), outcome(task, record)));
         }
     }
 
@@ -122,7 +129,7 @@ mod tests {
 
     #[test]
     fn templates_parse() {
-        for template in [FIRST_CELL, LATER_CELLS, WAITING, STEPPING] {
+        for template in [CELLS, WAITING, STEPPING] {
             assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
         }
     }

@@ -1,6 +1,7 @@
 //! The progress of a run, for people and for programs.
 
 mod bar;
+mod eta;
 mod json;
 mod observer;
 mod plain;

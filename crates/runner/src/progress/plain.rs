@@ -83,7 +83,7 @@ impl Progress for Plain {
     }
 
     fn cell_finished(&mut self, task: &Task, record: &Record) {
-        self.line_of(task, &outcome(record));
+        self.line_of(task, &outcome(task, record));
         self.last_steps.remove(&task.cell_id);
     }
 
