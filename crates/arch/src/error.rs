@@ -192,6 +192,10 @@ pub enum ArchError {
     AllSaved,
     #[error("`exclude_modules`: no layer is left for an adapter; `rank: 0` with `trainable` trains without adapters")]
     AllExcluded,
+    #[error(
+        "`target_modules`: the model has none of these layers in the blocks that have adapters, which PEFT refuses, too"
+    )]
+    NoneAdapted,
     #[error("`layers_to_transform`: the model has no block {asked}; its {blocks} blocks are 0 to {}", blocks - 1)]
     Layer { asked: usize, blocks: usize },
     #[error("`{key}`: `{pattern}` matches no module that can have an adapter")]

@@ -132,12 +132,15 @@ impl Rope {
     }
 
     /// The most tokens of a sample of a model whose file says `max_position_embeddings`: published files leave it at the
-    /// context before YaRN stretched it.
+    /// context before it was stretched by one factor, or by YaRN.
     pub(super) fn positions(&self, max_position_embeddings: usize) -> usize {
         match &self.scaling {
             Some(RopeScaling::Yarn(yarn)) => {
                 let stretched = yarn.factor * yarn.original_max_position_embeddings as f64;
                 max_position_embeddings.max(stretched as usize)
+            }
+            Some(RopeScaling::Linear(factor)) => {
+                max_position_embeddings.max((factor * max_position_embeddings as f64) as usize)
             }
             _ => max_position_embeddings,
         }

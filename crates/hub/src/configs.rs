@@ -7,11 +7,12 @@ use std::path::Path;
 
 use base::foreign;
 use glob::{MatchOptions, Pattern};
+use options::DataFormat;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::error::SplitError;
-use super::splits::{TRAIN, files_of_split, is_data, is_same_split};
+use super::splits::{TRAIN, files_of_split, is_description, is_same_split};
 
 /// The file with the header.
 pub(super) const README: &str = "README.md";
@@ -34,8 +35,9 @@ struct Config {
     config_name: String,
     data_files: Option<DataFiles>,
     data_dir: Option<String>,
+    /// Python's `datasets` takes any value that is true in Python.
     #[serde(default)]
-    default: bool,
+    default: Value,
     /// How the files are read.
     #[serde(flatten)]
     settings: BTreeMap<String, Value>,
@@ -73,47 +75,56 @@ fn default_name() -> String {
     DEFAULT.into()
 }
 
-/// The keys of a configuration that change what is read of its files (`CsvConfig`, `JsonConfig`, `ParquetConfig` and
-/// `TextConfig` of `datasets` 5.2), with the values that ask for what is done here anyway. It passes over keys that it
-/// does not know, and so do we.
-const SETTINGS: [(&str, &[&str]); 37] = [
-    ("column_names", &[]),
-    ("columns", &[]),
-    ("comment", &[]),
-    ("converters", &[]),
-    ("date_format", &[]),
-    ("decimal", &["."]),
-    ("delimiter", &[","]),
-    ("dialect", &[]),
-    ("doublequote", &["true"]),
-    ("encoding", &["utf-8", "utf8", "UTF-8"]),
-    ("encoding_errors", &["strict"]),
-    ("error_bad_lines", &["true"]),
-    ("escapechar", &[]),
-    ("false_values", &[]),
-    ("features", &[]),
-    ("field", &[]),
-    ("filters", &[]),
-    ("header", &["infer", "0"]),
-    ("index_col", &["false"]),
-    ("keep_default_na", &["true"]),
-    ("keep_linebreaks", &["false"]),
-    ("lineterminator", &[]),
-    ("na_filter", &["true"]),
-    ("na_values", &[]),
-    ("names", &[]),
-    ("nrows", &[]),
-    ("on_bad_lines", &["error"]),
-    ("quotechar", &["\""]),
-    ("quoting", &["0"]),
-    ("sample_by", &["line"]),
-    ("sep", &[","]),
-    ("skipfooter", &["0"]),
-    ("skipinitialspace", &["false"]),
-    ("skiprows", &["0"]),
-    ("thousands", &[]),
-    ("true_values", &[]),
-    ("usecols", &[]),
+use DataFormat::{Csv, Json, Jsonl, Parquet, Text, Tsv};
+
+const TABLES: &[DataFormat] = &[Csv, Tsv];
+const OBJECTS: &[DataFormat] = &[Json, Jsonl];
+const ALL: &[DataFormat] = &[Csv, Tsv, Json, Jsonl, Parquet, Text];
+const CHARACTERS: &[DataFormat] = &[Csv, Tsv, Json, Jsonl, Text];
+
+/// The keys of a configuration that change what is read of files in these formats (`CsvConfig`, `JsonConfig`,
+/// `ParquetConfig` and `TextConfig` of `datasets` 5.2), with the values that ask for what is done here anyway. It passes
+/// over keys that it does not know, and so do we.
+const SETTINGS: [(&str, &[DataFormat], &[&str]); 39] = [
+    ("column_names", TABLES, &["null"]),
+    ("columns", &[Parquet], &["null"]),
+    ("comment", TABLES, &["null"]),
+    ("converters", TABLES, &["null"]),
+    ("date_format", TABLES, &["null"]),
+    ("decimal", TABLES, &["."]),
+    ("delimiter", &[Csv], &["null", ","]),
+    ("delimiter", &[Tsv], &["null", "\t"]),
+    ("dialect", TABLES, &["null"]),
+    ("doublequote", TABLES, &["true"]),
+    ("encoding", CHARACTERS, &["null", "utf-8", "utf8", "UTF-8", "utf_8"]),
+    ("encoding_errors", CHARACTERS, &["null", "strict"]),
+    ("error_bad_lines", TABLES, &["true"]),
+    ("escapechar", TABLES, &["null"]),
+    ("false_values", TABLES, &["null"]),
+    ("features", ALL, &["null"]),
+    ("field", OBJECTS, &["null"]),
+    ("filters", &[Parquet], &["null"]),
+    ("header", TABLES, &["infer", "0"]),
+    ("index_col", TABLES, &["null", "false"]),
+    ("keep_linebreaks", &[Text], &["false"]),
+    ("lineterminator", TABLES, &["null"]),
+    ("na_values", TABLES, &["null"]),
+    ("names", TABLES, &["null"]),
+    ("nrows", TABLES, &["null"]),
+    ("on_bad_files", &[Parquet], &["error"]),
+    ("on_bad_lines", TABLES, &["error"]),
+    ("quotechar", TABLES, &["\""]),
+    ("quoting", TABLES, &["0"]),
+    ("sample_by", &[Text], &["paragraph"]),
+    ("sep", &[Csv], &[","]),
+    ("sep", &[Tsv], &["\t"]),
+    ("skip_blank_lines", TABLES, &["true"]),
+    ("skipfooter", TABLES, &["0"]),
+    ("skipinitialspace", TABLES, &["false"]),
+    ("skiprows", TABLES, &["null", "0"]),
+    ("thousands", TABLES, &["null"]),
+    ("true_values", TABLES, &["null"]),
+    ("usecols", TABLES, &["null"]),
 ];
 
 impl Configs {
@@ -133,7 +144,7 @@ impl Configs {
         let configs = match read {
             Ok(header) => header.configs.unwrap_or_default(),
             // A header that says nothing of files may be anything.
-            Err(_) if !header.lines().any(|line| line.starts_with("configs:")) => Vec::new(),
+            Err(_) if !header.lines().any(names_configs) => Vec::new(),
             Err(error) => return Err(wrong(error.without_snippet().to_string())),
         };
         for config in &configs {
@@ -189,7 +200,9 @@ impl Configs {
 
     /// The only configuration, or the one that is marked or called so; `None` where there are none at all.
     fn default_config(&self) -> Result<Option<&Config>, SplitError> {
-        let is_default = |config: &&Config| config.default || config.config_name == DEFAULT;
+        let is_marked =
+            |config: &Config| !matches!(&config.default, Value::Null | Value::Bool(false)) && config.default != 0;
+        let is_default = |config: &&Config| is_marked(config) || config.config_name == DEFAULT;
         let defaults: Vec<&Config> = match &self.configs[..] {
             [only] => vec![only],
             configs => configs.iter().filter(is_default).collect(),
@@ -216,7 +229,12 @@ fn below(files: &[String], folder: &str) -> Vec<String> {
 
 impl Config {
     fn files(&self, files: &[String], split: Option<&str>) -> Result<Vec<String>, SplitError> {
-        self.check_settings()?;
+        let chosen = self.chosen(files, split)?;
+        self.check_settings(&chosen)?;
+        Ok(chosen)
+    }
+
+    fn chosen(&self, files: &[String], split: Option<&str>) -> Result<Vec<String>, SplitError> {
         let folder = self.data_dir.as_deref().map_or("", plain);
         let within = below(files, folder);
         let Some(data_files) = &self.data_files else {
@@ -231,25 +249,34 @@ impl Config {
         let mut chosen: Vec<String> = Vec::new();
         for pattern in patterns {
             let found = matching(pattern, &relative);
-            if found.is_empty() && !pattern.contains(['*', '?', '[']) {
+            if found.is_empty() && !is_glob(pattern) {
                 let file = pattern.clone();
                 return Err(SplitError::NoSuchFile { file });
             }
-            chosen.extend(found);
+            let readable = match is_glob(pattern) {
+                true => readable(found),
+                false => found,
+            };
+            chosen.extend(readable);
         }
         match (chosen.is_empty(), patterns) {
-            (true, [pattern, ..]) => Err(SplitError::NoSuchFile { file: pattern.clone() }),
-            (true, []) => Err(SplitError::NoData),
+            (true, [pattern, ..]) if patterns.iter().all(|pattern| matching(pattern, &relative).is_empty()) => {
+                Err(SplitError::NoSuchFile { file: pattern.clone() })
+            }
+            (true, _) => Err(SplitError::NoData),
             _ => Ok(chosen),
         }
     }
 
-    /// Checks that nothing is asked of the files' reader.
-    fn check_settings(&self) -> Result<(), SplitError> {
+    /// Checks that nothing is asked of the readers of these files.
+    fn check_settings(&self, files: &[String]) -> Result<(), SplitError> {
+        let formats: Vec<DataFormat> = files.iter().filter_map(|file| DataFormat::of_path(file)).collect();
         let is_other = |key: &str, value: &Value| {
-            let usual = SETTINGS.iter().find(|(known, _)| *known == key);
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            !value.is_null() && usual.is_some_and(|(_, usual)| !usual.contains(&&*text))
+            let mut rules = SETTINGS
+                .iter()
+                .filter(|(known, of, _)| *known == key && formats.iter().any(|format| of.contains(format)));
+            rules.any(|(.., usual)| !usual.contains(&&*text))
         };
         let mut settings = self.settings.iter();
         match settings.find(|(key, value)| is_other(key, value)) {
@@ -262,12 +289,24 @@ impl Config {
     }
 }
 
-/// A path without `./` and `/` around it.
-fn plain(path: &str) -> &str {
-    path.trim_start_matches("./").trim_matches('/')
+/// True for the line of a header with the configurations, also where it is broken.
+fn names_configs(line: &str) -> bool {
+    line.trim_start_matches(['"', '\'']).starts_with("configs")
 }
 
-/// The data files that a pattern names, in the order of their names.
+fn is_glob(pattern: &str) -> bool {
+    pattern.contains(['*', '?', '['])
+}
+
+/// A path without `./` and `/` around it.
+fn plain(path: &str) -> &str {
+    match path {
+        "." => "",
+        path => path.trim_start_matches("./").trim_matches('/'),
+    }
+}
+
+/// The files that a name or a pattern names, in the order of their names.
 fn matching(pattern: &str, files: &[(String, &String)]) -> Vec<String> {
     let text = pattern.trim_start_matches("./");
     let options = MatchOptions {
@@ -278,12 +317,22 @@ fn matching(pattern: &str, files: &[(String, &String)]) -> Vec<String> {
     let glob = Pattern::new(text).ok();
     let is_meant = |name: &str| {
         let matches = glob.as_ref().is_some_and(|glob| glob.matches_with(name, options));
-        name == text || matches && is_data(name)
+        name == text || matches
     };
     let found = files.iter().filter(|(name, _)| is_meant(name));
     let mut found: Vec<String> = found.map(|(_, file)| (*file).clone()).collect();
     found.sort_unstable();
     found
+}
+
+/// The files that are data of those that a pattern names. Texts in Markdown count if there is nothing else.
+fn readable(mut files: Vec<String>) -> Vec<String> {
+    files.retain(|file| DataFormat::of_path(file).is_some() && !is_description(file));
+    let is_markdown = |file: &String| file.to_ascii_lowercase().ends_with(".md");
+    if !files.iter().all(is_markdown) {
+        files.retain(|file| !is_markdown(file));
+    }
+    files
 }
 
 impl DataFiles {
@@ -323,7 +372,7 @@ mod tests {
 license: mit
 configs:
 - config_name: main
-  default: true
+  default: 1
   data_files:
   - split: train
     path: main/train-*
@@ -333,6 +382,9 @@ configs:
   data_files: 'extra/**/*.jsonl'
 - config_name: folder
   data_dir: folder
+- config_name: here
+  data_dir: .
+  data_files: maps/a.csv
 - config_name: map
   data_dir: ./maps/
   data_files: {validation: 'a.csv', held_out: ['c.csv', 'b.csv']}
@@ -392,6 +444,7 @@ configs:
         );
         assert_eq!(files("extra", None).unwrap(), ["extra/a.jsonl", "extra/deep/b.jsonl"]);
         assert_eq!(files("folder", Some("test")).unwrap(), ["folder/test.csv"]);
+        assert_eq!(files("here", None).unwrap(), ["maps/a.csv"]);
         assert_eq!(files("map", Some("dev")).unwrap(), ["maps/a.csv"]);
         let error = files("map", None).unwrap_err();
         assert!(
@@ -460,7 +513,13 @@ configs:
             ("sep: ;", "sep: \";\""),
             ("names: [a, b]", "names: [\"a\",\"b\"]"),
             ("header: null\n  skiprows: 2", "skiprows: 2"),
-            ("description: English\n  field: data", "field: \"data\""),
+            (
+                "description: English\n  features: [{name: a, dtype: string}]",
+                "features: [{\"dtype\":\"string\",\"name\":\"a\"}]",
+            ),
+            ("header:", "header: null"),
+            ("sep:", "sep: null"),
+            ("skip_blank_lines: false", "skip_blank_lines: false"),
         ] {
             let error = of(&readme(settings), None, None).unwrap_err();
             let expected = format!("asks in its README for `{refused}` (configuration `en`), which is not done here");
@@ -476,6 +535,49 @@ configs:
         ] {
             assert_eq!(of(&readme(settings), None, None).unwrap(), ["maps/a.csv"], "{settings}");
         }
+    }
+
+    #[test]
+    fn settings_are_those_of_the_files_format() {
+        let readme = |file: &str, settings: &str| format!("---\nconfigs:\n- data_files: {file}\n  {settings}\n---\n");
+        let of = |file: &str, settings: &str| {
+            let configs = Configs::of(&readme(file, settings)).unwrap();
+            configs.files_of(None, &[file.to_owned()], None).unwrap().is_ok()
+        };
+        assert!(of("a.tsv", "sep: \"\\t\"") && !of("a.tsv", "sep: ','"));
+        assert!(!of("a.csv", "sep: \"\\t\"") && of("a.parquet", "sep: ';'"));
+        assert!(!of("a.json", "field: data") && of("a.csv", "field: data"));
+        assert!(of("a.txt", "sample_by: paragraph") && !of("a.txt", "sample_by: line"));
+    }
+
+    /// As `datasets.data_files.resolve_pattern`, but that texts in Markdown may be data.
+    #[test]
+    fn a_pattern_names_data_alone() {
+        let of = |pattern: &str, files: &[&str]| {
+            let configs = Configs::of(&format!("---\nconfigs:\n- data_files: '{pattern}'\n---\n")).unwrap();
+            let files: Vec<String> = files.iter().map(|file| (*file).to_owned()).collect();
+            let found = configs.files_of(None, &files, None).unwrap();
+            found.map_err(|error| error.to_string())
+        };
+        let files = [
+            "d/a.jsonl",
+            "d/license_texts.jsonl",
+            "d/notes.md",
+            "d/config.json",
+            "d/requirements.jsonl",
+            "d/x.png",
+        ];
+        assert_eq!(
+            of("d/*", &files).unwrap(),
+            ["d/a.jsonl", "d/license_texts.jsonl", "d/requirements.jsonl"]
+        );
+        assert_eq!(of("*.md", &["a.md", "b.md"]).unwrap(), ["a.md", "b.md"]);
+        assert_eq!(of(".h/*.jsonl", &[".h/a.jsonl"]).unwrap(), [".h/a.jsonl"]);
+        assert!(
+            of("d/*.arrow", &["d/a.arrow"])
+                .unwrap_err()
+                .starts_with("has no files that can be read")
+        );
     }
 
     #[test]
@@ -500,6 +602,7 @@ configs:
     fn configurations_that_cannot_be_read_are_an_error() {
         for readme in [
             "---\nconfigs: [\n---\n",
+            "---\n'configs': {\n---\n",
             "---\nconfigs: 3\n---\n",
             "---\nlicense: mit\nconfigs:\n- config_name: [a]\n---\n",
             "---\nconfigs:\n- data_files: [{split: train, path: a.csv}, b.csv]\n---\n",

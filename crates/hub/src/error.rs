@@ -222,9 +222,9 @@ fn split_hint(name: &HubName, error: &SplitError) -> String {
             })
         }
         SplitError::Setting { .. } => {
-            "; name one of its files or folders, and give the key beside it if it is one of a spec's".into()
+            "; name one of its files, and give the key beside it if it is one of a spec's".into()
         }
-        SplitError::Header { .. } | SplitError::NoSuchFile { .. } => "; name one of its files or folders".into(),
+        SplitError::Header { .. } | SplitError::NoSuchFile { .. } => "; name one of its files".into(),
         SplitError::NoSplit { .. } | SplitError::MissingParts { .. } => String::new(),
     }
 }

@@ -98,7 +98,9 @@ fn wholes_of_split<'a>(
     let names: BTreeSet<String> = wholes.keys().filter_map(Whole::split).collect();
     let wanted = split.unwrap_or(TRAIN);
     let is_one_file = split.is_none() && wholes.len() == 1;
-    let known = names.get(wanted).map(String::as_str).or_else(|| split_of_word(wanted));
+    let alike = || names.iter().find(|name| is_same_split(name, wanted));
+    let known = names.get(wanted).or_else(alike).map(String::as_str);
+    let known = known.or_else(|| split_of_word(wanted));
     wholes.retain(|whole, _| {
         let split = whole.split().or_else(|| names.is_empty().then(|| TRAIN.to_owned()));
         is_one_file || split.is_some() && split.as_deref() == known
@@ -128,21 +130,30 @@ fn readable(files: &[String]) -> Vec<&str> {
 }
 
 /// True for a file of a known format that is not about the data.
-pub(super) fn is_data(file: &str) -> bool {
+fn is_data(file: &str) -> bool {
     const ABOUT: [&str; 3] = ["readme", "license", "requirements"];
-    // Python's `datasets` leaves these out, too.
-    const DESCRIPTIONS: [&str; 4] = [
+    let name = base_name(file);
+    let is_hidden = file
+        .split('/')
+        .any(|part| part.starts_with('.') || part.starts_with("__"));
+    let is_about = ABOUT.iter().any(|start| name.starts_with(start));
+    DataFormat::of_path(file).is_some() && !is_hidden && !is_about && !is_description(file)
+}
+
+/// True for the names of files that describe data, which Python's `datasets` leaves out, too.
+pub(super) fn is_description(file: &str) -> bool {
+    const DESCRIPTIONS: [&str; 5] = [
+        "readme.md",
         "config.json",
         "dataset_info.json",
         "dataset_infos.json",
         "dataset_dict.json",
     ];
-    let name = file.rsplit('/').next().unwrap_or(file).to_ascii_lowercase();
-    let is_hidden = file
-        .split('/')
-        .any(|part| part.starts_with('.') || part.starts_with("__"));
-    let is_about = ABOUT.iter().any(|start| name.starts_with(start)) || DESCRIPTIONS.contains(&name.as_str());
-    DataFormat::of_path(file).is_some() && !is_hidden && !is_about
+    DESCRIPTIONS.contains(&base_name(file).as_str())
+}
+
+fn base_name(file: &str) -> String {
+    file.rsplit('/').next().unwrap_or(file).to_ascii_lowercase()
 }
 
 /// What the user can write: the folders, if each set of files has its own, else the first file of each.
@@ -184,7 +195,11 @@ impl<'a> Whole<'a> {
         let is_plain = base
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.'));
-        if self.total.is_some() && is_plain && (folders == "data" || split_of_word(base).is_some()) {
+        // A numbered file of this folder has the split that it is called by, and no other name of it.
+        if self.total.is_some() && is_plain && folders == "data" {
+            return Some(base.to_owned());
+        }
+        if self.total.is_some() && is_plain && split_of_word(base).is_some() {
             return Some(split_of_name(base).unwrap_or(base).to_owned());
         }
         let mut names = folders.rsplit('/').chain([base]);
@@ -258,6 +273,21 @@ mod tests {
     fn a_split_has_several_names() {
         assert!(is_same_split("dev", "validation") && is_same_split("x", "x"));
         assert!(!is_same_split("dev", "test") && !is_same_split("train_sft", "train"));
+    }
+
+    /// As in Python's `datasets`, where both are splits of their own.
+    #[test]
+    fn a_numbered_file_has_the_split_that_it_is_called_by() {
+        let both = ["data/dev-00000-of-00001.jsonl", "data/validation-00000-of-00001.jsonl"];
+        assert_eq!(chosen(&both, Some("dev")), ok(&both[..1]));
+        assert_eq!(chosen(&both, Some("validation")), ok(&both[1..]));
+        let one = both.map(str::to_owned);
+        assert_eq!(files_of_folder(&one, Some("dev")), ok(&both[..1]));
+        assert_eq!(
+            chosen(&both[..1], Some("validation")),
+            ok(&both[..1]),
+            "by another name"
+        );
     }
 
     #[test]

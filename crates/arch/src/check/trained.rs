@@ -152,6 +152,7 @@ fn check_layers(config: &ModelConfig, adapter: &AdapterOptions, stack: Stack) ->
         return match has_none {
             true if !adapter.modules_to_save.is_empty() => Err(ArchError::AllSaved),
             true if adapter.exclude_modules.is_some() => Err(ArchError::AllExcluded),
+            true if adapter.adapter().is_of_layers() => Err(ArchError::NoneAdapted),
             _ => Ok(()),
         };
     };

@@ -45,7 +45,7 @@ impl Cell {
         if let Some(layers) = &self.layers_to_transform {
             self.check_layers(layers, found);
         }
-        if let Some(excluded) = &self.exclude_modules {
+        if let Some(excluded) = self.exclude_modules.as_ref().filter(|_| self.adapter_config.is_none()) {
             self.check_excluded(excluded, found);
         }
         if let Some(names) = &self.modules_to_save {
@@ -106,7 +106,7 @@ impl Cell {
     }
 
     /// Checks that something is excluded, each name once; and of a preset, that it is there. A directory's model shows it
-    /// when it is opened.
+    /// when it is opened. An `adapter_config` may say anything, as in PEFT.
     fn check_excluded(&self, excluded: &ExcludedModules, found: &mut Found) {
         let empty =
             |what: &str| Invalid::new("exclude_modules", format!("the {what} is empty")).help("leave the key out");

@@ -116,7 +116,7 @@ fn what_long_rope_cannot_have_is_an_error() {
 }
 
 #[test]
-fn yarn_gives_a_model_more_positions() {
+fn a_stretched_context_has_more_positions() {
     let positions = |scaling| {
         let config = json!({ "max_position_embeddings": 32_768, "rope_scaling": scaling });
         llama(&config).unwrap().max_position_embeddings
@@ -129,7 +129,12 @@ fn yarn_gives_a_model_more_positions() {
         positions(json!({"type": "yarn", "original_max_position_embeddings": 8192})),
         32_768
     );
-    assert_eq!(positions(json!({"type": "linear", "factor": 4.0})), 32_768);
+    assert_eq!(positions(json!({"type": "linear", "factor": 4.0})), 131_072);
+    assert_eq!(
+        positions(json!({"type": "dynamic", "factor": 4.0})),
+        32_768,
+        "another base beyond them"
+    );
 }
 
 /// Qwen 2.5's way to read four times as long texts.

@@ -140,6 +140,16 @@ fn a_layer_that_is_named_in_full_is_adapted_in_any_block() {
     assert_eq!(of(&["q_proj", "lm_head"], &[1]), ["1.self_attn.q_proj", "lm_head"]);
     assert_eq!(of(&["model.layers.0.self_attn.q_proj"], &[1]), ["0.self_attn.q_proj"]);
     assert!(of(&["layers.0.self_attn.q_proj"], &[1]).is_empty());
+    for stack in [Stack::Candle, Stack::Torch] {
+        let none = mistake("tiny", stack, |cell| {
+            cell.target_modules = Some(TargetModules::Names(names(&["layers.0.self_attn.q_proj"])));
+            cell.layers_to_transform = Some(vec![1]);
+        });
+        assert!(
+            none.starts_with("`target_modules`: the model has none of these layers"),
+            "{none}"
+        );
+    }
 }
 
 #[test]
@@ -182,7 +192,7 @@ fn what_is_excluded_is_there_and_leaves_something() {
         "{none}"
     );
     let of_file = |cell: &mut Cell| {
-        cell.exclude_modules = listed(&["vision_tower"]);
+        cell.exclude_modules = listed(&["vision_tower", "", "norm", "norm"]);
         cell.adapter_config = Some("adapter_config.json".into());
     };
     assert_eq!(told(&of_file), Ok(()));
