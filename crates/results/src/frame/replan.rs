@@ -156,6 +156,7 @@ mod tests {
     /// A cell's frame and the plan that its record agrees with.
     fn frame_of(record: &Record, cell: &Cell) -> DataFrame {
         let row = Row {
+            hides_speeds: false,
             cell_id: &record.cell_id,
             cell,
             lineage: &Lineage::Written,
