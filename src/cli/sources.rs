@@ -48,9 +48,8 @@ static KNOWN: LazyLock<Option<BTreeSet<String>>> = LazyLock::new(|| {
         &[&["log", "--full-history", "--format=%H", "--"], &SOURCES[..]].concat(),
         "",
     )?;
-    if commits.lines().nth(1).is_none() {
-        return None;
-    }
+    // A history of one commit says nothing of those before it.
+    commits.lines().nth(1)?;
     let names: String = commits
         .lines()
         .flat_map(|commit| SOURCES.map(|source| format!("{commit}:{source}\n")))

@@ -81,14 +81,11 @@ fn the_micro_batch_is_halved_until_it_fits() {
     let report = project.read("out/report.md");
     assert!(report.contains("## After an out-of-memory"), "{report}");
     let ids: Vec<&str> = study.cells.iter().map(|planned| planned.id.as_str()).collect();
-    let (ruled_out, results) = (
-        format!("Ruled out by prediction, and not tried: `{}`.", &ids[1][..6]),
-        "## Results",
-    );
+    let (ruled_out, results) = ("Ruled out by prediction, and not tried: 4 · 2.", "## Results");
     let results = report.split(results).nth(1).and_then(|rest| rest.split("\n## ").next());
     let results = results.unwrap();
     assert!(
-        results.contains(&ruled_out) && !results.contains("| oversize"),
+        results.contains(ruled_out) && !results.contains("| oversize"),
         "{results}"
     );
 

@@ -192,9 +192,7 @@ pub enum ArchError {
     AllSaved,
     #[error("`exclude_modules`: no layer is left for an adapter; `rank: 0` with `trainable` trains without adapters")]
     AllExcluded,
-    #[error(
-        "`target_modules`: the model has none of these layers in the blocks that have adapters, which PEFT refuses, too"
-    )]
+    #[error("`layers_to_transform`: these blocks have none of `target_modules`, which PEFT refuses, too")]
     NoneAdapted,
     #[error("`layers_to_transform`: the model has no block {asked}; its {blocks} blocks are 0 to {}", blocks - 1)]
     Layer { asked: usize, blocks: usize },

@@ -512,11 +512,8 @@ configs:
         for (settings, refused) in [
             ("sep: ;", "sep: \";\""),
             ("names: [a, b]", "names: [\"a\",\"b\"]"),
-            ("header: null\n  skiprows: 2", "skiprows: 2"),
-            (
-                "description: English\n  features: [{name: a, dtype: string}]",
-                "features: [{\"dtype\":\"string\",\"name\":\"a\"}]",
-            ),
+            ("header: 0\n  skiprows: 2", "skiprows: 2"),
+            ("description: English\n  features: [a]", "features: [\"a\"]"),
             ("header:", "header: null"),
             ("sep:", "sep: null"),
             ("skip_blank_lines: false", "skip_blank_lines: false"),

@@ -151,13 +151,14 @@ mod tests {
 
     #[test]
     fn a_table_in_a_file_is_the_models_in_the_format_of_either() {
-        let formats: [(fn(f32) -> f32, DType); 3] = [
-            (|value| value, DType::F32),
-            (|value| bf16::from_f32(value).to_f32(), DType::BF16),
-            (|value| f16::from_f32(value).to_f32(), DType::F16),
+        let narrow: [fn(f32) -> f32; 3] = [
+            |value| value,
+            |value| bf16::from_f32(value).to_f32(),
+            |value| f16::from_f32(value).to_f32(),
         ];
-        for (theirs, file) in formats {
-            for (_, own) in formats {
+        let formats = [DType::F32, DType::BF16, DType::F16];
+        for (theirs, file) in narrow.into_iter().zip(formats) {
+            for own in formats {
                 assert_eq!(check(theirs, own, 1.0), Ok(()), "{file:?} in a cell of {own:?}");
                 let other = check(theirs, own, 1.02);
                 assert_eq!(other, Err("another weight".into()), "{file:?} in a cell of {own:?}");

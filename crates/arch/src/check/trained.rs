@@ -152,7 +152,8 @@ fn check_layers(config: &ModelConfig, adapter: &AdapterOptions, stack: Stack) ->
         return match has_none {
             true if !adapter.modules_to_save.is_empty() => Err(ArchError::AllSaved),
             true if adapter.exclude_modules.is_some() => Err(ArchError::AllExcluded),
-            true if adapter.adapter().is_of_layers() => Err(ArchError::NoneAdapted),
+            // Names that the model has not are a mistake by themselves.
+            true if adapter.layers_to_transform.is_some() => Err(ArchError::NoneAdapted),
             _ => Ok(()),
         };
     };

@@ -146,7 +146,7 @@ fn a_layer_that_is_named_in_full_is_adapted_in_any_block() {
             cell.layers_to_transform = Some(vec![1]);
         });
         assert!(
-            none.starts_with("`target_modules`: the model has none of these layers"),
+            none.starts_with("`layers_to_transform`: these blocks have none of `target_modules`"),
             "{none}"
         );
     }
