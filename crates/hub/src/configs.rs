@@ -528,7 +528,9 @@ configs:
             "description: English",
             "version: 1.0.0",
             "encoding: utf-8",
-            "sep:",
+            "names:",
+            "field: data",
+            "sample_by: line",
         ] {
             assert_eq!(of(&readme(settings), None, None).unwrap(), ["maps/a.csv"], "{settings}");
         }
