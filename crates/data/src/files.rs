@@ -4,7 +4,7 @@ use std::fs::{self, File, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use hub::{Roots, SplitError};
+use hub::{Roots, SplitError, is_glob};
 use options::{DataFile, DataFormat};
 
 use super::DataError;
@@ -70,11 +70,6 @@ fn paths(path: &str, file: &DataFile, roots: &Roots) -> Result<Vec<PathBuf>, Dat
         _ if is_glob(path) && !local.exists() => matching(path, roots.base_dir()),
         _ => Ok(vec![local]),
     }
-}
-
-/// True if a path has a wildcard.
-pub(super) fn is_glob(path: &str) -> bool {
-    path.contains(['*', '?', '['])
 }
 
 /// The data in a folder, by name: all files whose extension names a format, but for hidden ones and those about the

@@ -1,6 +1,10 @@
 //! What the README of a data set says of its files: `configs` in its header, as Python's `datasets` reads them
 //! (`datasets.utils.metadata.MetadataConfigs`, `datasets.data_files.sanitize_patterns`).
 
+mod reader;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
@@ -12,7 +16,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::error::SplitError;
-use super::splits::{TRAIN, files_of_split, is_description, is_same_split};
+use super::splits::{TRAIN, files_of_split, is_description, is_glob, is_same_split, leave_markdown_out};
 
 /// The file with the header.
 pub(super) const README: &str = "README.md";
@@ -74,58 +78,6 @@ const DEFAULT: &str = "default";
 fn default_name() -> String {
     DEFAULT.into()
 }
-
-use DataFormat::{Csv, Json, Jsonl, Parquet, Text, Tsv};
-
-const TABLES: &[DataFormat] = &[Csv, Tsv];
-const OBJECTS: &[DataFormat] = &[Json, Jsonl];
-const ALL: &[DataFormat] = &[Csv, Tsv, Json, Jsonl, Parquet, Text];
-const CHARACTERS: &[DataFormat] = &[Csv, Tsv, Json, Jsonl, Text];
-
-/// The keys of a configuration that change what is read of files in these formats (`CsvConfig`, `JsonConfig`,
-/// `ParquetConfig` and `TextConfig` of `datasets` 5.2), with the values that ask for what is done here anyway. It passes
-/// over keys that it does not know, and so do we.
-const SETTINGS: [(&str, &[DataFormat], &[&str]); 39] = [
-    ("column_names", TABLES, &["null"]),
-    ("columns", &[Parquet], &["null"]),
-    ("comment", TABLES, &["null"]),
-    ("converters", TABLES, &["null"]),
-    ("date_format", TABLES, &["null"]),
-    ("decimal", TABLES, &["."]),
-    ("delimiter", &[Csv], &["null", ","]),
-    ("delimiter", &[Tsv], &["null", "\t"]),
-    ("dialect", TABLES, &["null"]),
-    ("doublequote", TABLES, &["true"]),
-    ("encoding", CHARACTERS, &["null", "utf-8", "utf8", "UTF-8", "utf_8"]),
-    ("encoding_errors", CHARACTERS, &["null", "strict"]),
-    ("error_bad_lines", TABLES, &["true"]),
-    ("escapechar", TABLES, &["null"]),
-    ("false_values", TABLES, &["null"]),
-    ("features", ALL, &["null"]),
-    ("field", OBJECTS, &["null"]),
-    ("filters", &[Parquet], &["null"]),
-    ("header", TABLES, &["infer", "0"]),
-    ("index_col", TABLES, &["null", "false"]),
-    ("keep_linebreaks", &[Text], &["false"]),
-    ("lineterminator", TABLES, &["null"]),
-    ("na_values", TABLES, &["null"]),
-    ("names", TABLES, &["null"]),
-    ("nrows", TABLES, &["null"]),
-    ("on_bad_files", &[Parquet], &["error"]),
-    ("on_bad_lines", TABLES, &["error"]),
-    ("quotechar", TABLES, &["\""]),
-    ("quoting", TABLES, &["0"]),
-    ("sample_by", &[Text], &["paragraph"]),
-    ("sep", &[Csv], &[","]),
-    ("sep", &[Tsv], &["\t"]),
-    ("skip_blank_lines", TABLES, &["true"]),
-    ("skipfooter", TABLES, &["0"]),
-    ("skipinitialspace", TABLES, &["false"]),
-    ("skiprows", TABLES, &["null", "0"]),
-    ("thousands", TABLES, &["null"]),
-    ("true_values", TABLES, &["null"]),
-    ("usecols", TABLES, &["null"]),
-];
 
 impl Configs {
     /// Those of a README.
@@ -230,8 +182,13 @@ fn below(files: &[String], folder: &str) -> Vec<String> {
 impl Config {
     fn files(&self, files: &[String], split: Option<&str>) -> Result<Vec<String>, SplitError> {
         let chosen = self.chosen(files, split)?;
-        self.check_settings(&chosen)?;
-        Ok(chosen)
+        match reader::asked(&self.settings, &chosen) {
+            Some(setting) => Err(SplitError::Setting {
+                config: self.config_name.clone(),
+                setting,
+            }),
+            None => Ok(chosen),
+        }
     }
 
     fn chosen(&self, files: &[String], split: Option<&str>) -> Result<Vec<String>, SplitError> {
@@ -246,45 +203,23 @@ impl Config {
             folder => file[folder.len() + 1..].to_owned(),
         };
         let relative: Vec<(String, &String)> = within.iter().map(|file| (relative(file), file)).collect();
-        let mut chosen: Vec<String> = Vec::new();
+        let (mut chosen, mut is_there) = (Vec::new(), false);
         for pattern in patterns {
-            let found = matching(pattern, &relative);
+            let mut found = matching(pattern, &relative);
             if found.is_empty() && !is_glob(pattern) {
-                let file = pattern.clone();
-                return Err(SplitError::NoSuchFile { file });
+                return Err(SplitError::NoSuchFile { file: pattern.clone() });
             }
-            let readable = match is_glob(pattern) {
-                true => readable(found),
-                false => found,
-            };
-            chosen.extend(readable);
+            is_there |= !found.is_empty();
+            if is_glob(pattern) {
+                found.retain(|file| DataFormat::of_path(file).is_some() && !is_description(file));
+                leave_markdown_out(&mut found);
+            }
+            chosen.extend(found);
         }
         match (chosen.is_empty(), patterns) {
-            (true, [pattern, ..]) if patterns.iter().all(|pattern| matching(pattern, &relative).is_empty()) => {
-                Err(SplitError::NoSuchFile { file: pattern.clone() })
-            }
+            (true, [pattern, ..]) if !is_there => Err(SplitError::NoSuchFile { file: pattern.clone() }),
             (true, _) => Err(SplitError::NoData),
             _ => Ok(chosen),
-        }
-    }
-
-    /// Checks that nothing is asked of the readers of these files.
-    fn check_settings(&self, files: &[String]) -> Result<(), SplitError> {
-        let formats: Vec<DataFormat> = files.iter().filter_map(|file| DataFormat::of_path(file)).collect();
-        let is_other = |key: &str, value: &Value| {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            let mut rules = SETTINGS
-                .iter()
-                .filter(|(known, of, _)| *known == key && formats.iter().any(|format| of.contains(format)));
-            rules.any(|(.., usual)| !usual.contains(&&*text))
-        };
-        let mut settings = self.settings.iter();
-        match settings.find(|(key, value)| is_other(key, value)) {
-            Some((key, value)) => Err(SplitError::Setting {
-                config: self.config_name.clone(),
-                setting: format!("{key}: {value}"),
-            }),
-            None => Ok(()),
         }
     }
 }
@@ -292,10 +227,6 @@ impl Config {
 /// True for the line of a header with the configurations, also where it is broken.
 fn names_configs(line: &str) -> bool {
     line.trim_start_matches(['"', '\'']).starts_with("configs")
-}
-
-fn is_glob(pattern: &str) -> bool {
-    pattern.contains(['*', '?', '['])
 }
 
 /// A path without `./` and `/` around it.
@@ -325,16 +256,6 @@ fn matching(pattern: &str, files: &[(String, &String)]) -> Vec<String> {
     found
 }
 
-/// The files that are data of those that a pattern names. Texts in Markdown count if there is nothing else.
-fn readable(mut files: Vec<String>) -> Vec<String> {
-    files.retain(|file| DataFormat::of_path(file).is_some() && !is_description(file));
-    let is_markdown = |file: &String| file.to_ascii_lowercase().ends_with(".md");
-    if !files.iter().all(is_markdown) {
-        files.retain(|file| !is_markdown(file));
-    }
-    files
-}
-
 impl DataFiles {
     /// The splits, each with its patterns.
     fn by_split(&self) -> Vec<(&str, &Patterns)> {
@@ -360,258 +281,6 @@ impl DataFiles {
                 split: wanted.into(),
                 splits: by_split.into_iter().map(|(name, _)| name.to_owned()).collect(),
             }),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const README: &str = "---
-license: mit
-configs:
-- config_name: main
-  default: 1
-  data_files:
-  - split: train
-    path: main/train-*
-  - split: test
-    path: [main/test-00000-of-00001.parquet]
-- config_name: extra
-  data_files: 'extra/**/*.jsonl'
-- config_name: folder
-  data_dir: folder
-- config_name: here
-  data_dir: .
-  data_files: maps/a.csv
-- config_name: map
-  data_dir: ./maps/
-  data_files: {validation: 'a.csv', held_out: ['c.csv', 'b.csv']}
-- config_name: both
-  data_files:
-  - {split: dev, path: maps/a.csv}
-  - {split: validation, path: maps/b.csv}
-- config_name: first
-  data_files: [main/train-00000-of-00002.parquet]
-- config_name: twice
-  data_files: [maps/b.csv, 'maps/*', gone/*.csv]
-- config_name: gone
-  data_files: [maps/b.csv, maps/d.csv]
-- config_name: none
-  data_files: 'gone/*'
----
-# A data set
----
-";
-
-    fn of(readme: &str, name: Option<&str>, split: Option<&str>) -> Result<Vec<String>, String> {
-        let all = [
-            "README.md",
-            "extra/.hidden/a.jsonl",
-            "extra/a.jsonl",
-            "extra/deep/b.jsonl",
-            "folder/test.csv",
-            "folder/train.csv",
-            "main/test-00000-of-00001.parquet",
-            "main/train-00000-of-00002.parquet",
-            "main/train-00001-of-00002.parquet",
-            "maps/LICENSE",
-            "maps/a.csv",
-            "maps/b.csv",
-            "maps/c.csv",
-        ];
-        let all = all.map(str::to_owned);
-        let configs = Configs::of(readme).map_err(|error| error.to_string())?;
-        let found = configs
-            .files_of(name, &all, split)
-            .expect("a configuration or a folder");
-        found.map_err(|error| error.to_string())
-    }
-
-    fn files(name: &str, split: Option<&str>) -> Result<Vec<String>, String> {
-        of(README, Some(name), split)
-    }
-
-    #[test]
-    fn a_configuration_names_the_files_of_its_splits() {
-        let both = ["main/train-00000-of-00002.parquet", "main/train-00001-of-00002.parquet"];
-        assert_eq!(of(README, None, None).unwrap(), both);
-        assert_eq!(files("main", Some("train")).unwrap(), both);
-        assert_eq!(
-            of(README, None, Some("test")).unwrap(),
-            ["main/test-00000-of-00001.parquet"]
-        );
-        assert_eq!(files("extra", None).unwrap(), ["extra/a.jsonl", "extra/deep/b.jsonl"]);
-        assert_eq!(files("folder", Some("test")).unwrap(), ["folder/test.csv"]);
-        assert_eq!(files("here", None).unwrap(), ["maps/a.csv"]);
-        assert_eq!(files("map", Some("dev")).unwrap(), ["maps/a.csv"]);
-        let error = files("map", None).unwrap_err();
-        assert!(
-            error.contains("has no split `train`") && error.contains("held_out"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn a_split_is_the_one_with_its_name_before_one_with_another() {
-        assert_eq!(files("both", Some("validation")).unwrap(), ["maps/b.csv"]);
-        assert_eq!(files("both", Some("dev")).unwrap(), ["maps/a.csv"]);
-    }
-
-    /// As `datasets.data_files.DataFilesList.from_patterns`: a file that two patterns name is read twice.
-    #[test]
-    fn files_are_in_the_order_of_their_patterns() {
-        assert_eq!(files("map", Some("held_out")).unwrap(), ["maps/c.csv", "maps/b.csv"]);
-        let twice = ["maps/b.csv", "maps/a.csv", "maps/b.csv", "maps/c.csv"];
-        assert_eq!(files("twice", None).unwrap(), twice);
-        assert_eq!(files("first", None).unwrap(), ["main/train-00000-of-00002.parquet"]);
-    }
-
-    #[test]
-    fn files_that_are_not_there_are_named() {
-        let names = |name, file| {
-            let error = files(name, None).unwrap_err();
-            assert_eq!(error, format!("has no file `{file}`, which its README names"));
-        };
-        names("gone", "maps/d.csv");
-        names("none", "gone/*");
-    }
-
-    #[test]
-    fn without_a_default_one_must_be_named() {
-        let en = "- config_name: en\n  data_files: maps/a.csv\n";
-        let fr = "- config_name: fr\n  data_files: maps/b.csv\n";
-        let readme = |configs: &str| format!("---\nconfigs:\n{configs}---\n");
-        let error = of(&readme(&format!("{en}{fr}")), None, None).unwrap_err();
-        assert_eq!(
-            error,
-            "has several configurations, and none is the default; it has en, fr"
-        );
-        let default = "  default: true\n";
-        let error = of(&readme(&format!("{en}{default}{fr}{default}")), None, None).unwrap_err();
-        assert_eq!(
-            error,
-            "has several default configurations, which `datasets` refuses, too; it has en, fr"
-        );
-        assert_eq!(
-            of(&readme(&format!("{en}{fr}{default}")), None, None).unwrap(),
-            ["maps/b.csv"]
-        );
-        let only = readme("- data_files: [maps/a.csv]\n");
-        assert_eq!(of(&only, None, None).unwrap(), ["maps/a.csv"]);
-        assert_eq!(of(&only, Some(DEFAULT), None).unwrap(), ["maps/a.csv"]);
-        let configs = Configs::of(&only).unwrap();
-        assert!(configs.files_of(Some("de"), &[], None).is_none());
-    }
-
-    #[test]
-    fn what_the_reader_of_the_files_should_do_is_never_dropped() {
-        let readme =
-            |settings: &str| format!("---\nconfigs:\n- config_name: en\n  data_files: maps/a.csv\n  {settings}\n---\n");
-        for (settings, refused) in [
-            ("sep: ;", "sep: \";\""),
-            ("names: [a, b]", "names: [\"a\",\"b\"]"),
-            ("header: 0\n  skiprows: 2", "skiprows: 2"),
-            ("description: English\n  features: [a]", "features: [\"a\"]"),
-            ("header:", "header: null"),
-            ("sep:", "sep: null"),
-            ("skip_blank_lines: false", "skip_blank_lines: false"),
-        ] {
-            let error = of(&readme(settings), None, None).unwrap_err();
-            let expected = format!("asks in its README for `{refused}` (configuration `en`), which is not done here");
-            assert_eq!(error, expected);
-        }
-        for settings in [
-            "sep: ','",
-            "header: 0",
-            "description: English",
-            "version: 1.0.0",
-            "encoding: utf-8",
-            "names:",
-            "field: data",
-            "sample_by: line",
-        ] {
-            assert_eq!(of(&readme(settings), None, None).unwrap(), ["maps/a.csv"], "{settings}");
-        }
-    }
-
-    #[test]
-    fn settings_are_those_of_the_files_format() {
-        let readme = |file: &str, settings: &str| format!("---\nconfigs:\n- data_files: {file}\n  {settings}\n---\n");
-        let of = |file: &str, settings: &str| {
-            let configs = Configs::of(&readme(file, settings)).unwrap();
-            configs.files_of(None, &[file.to_owned()], None).unwrap().is_ok()
-        };
-        assert!(of("a.tsv", "sep: \"\\t\"") && !of("a.tsv", "sep: ','"));
-        assert!(!of("a.csv", "sep: \"\\t\"") && of("a.parquet", "sep: ';'"));
-        assert!(!of("a.json", "field: data") && of("a.csv", "field: data"));
-        assert!(of("a.txt", "sample_by: paragraph") && !of("a.txt", "sample_by: line"));
-    }
-
-    /// As `datasets.data_files.resolve_pattern`, but that texts in Markdown may be data.
-    #[test]
-    fn a_pattern_names_data_alone() {
-        let of = |pattern: &str, files: &[&str]| {
-            let configs = Configs::of(&format!("---\nconfigs:\n- data_files: '{pattern}'\n---\n")).unwrap();
-            let files: Vec<String> = files.iter().map(|file| (*file).to_owned()).collect();
-            let found = configs.files_of(None, &files, None).unwrap();
-            found.map_err(|error| error.to_string())
-        };
-        let files = [
-            "d/a.jsonl",
-            "d/license_texts.jsonl",
-            "d/notes.md",
-            "d/config.json",
-            "d/requirements.jsonl",
-            "d/x.png",
-        ];
-        assert_eq!(
-            of("d/*", &files).unwrap(),
-            ["d/a.jsonl", "d/license_texts.jsonl", "d/requirements.jsonl"]
-        );
-        assert_eq!(of("*.md", &["a.md", "b.md"]).unwrap(), ["a.md", "b.md"]);
-        assert_eq!(of(".h/*.jsonl", &[".h/a.jsonl"]).unwrap(), [".h/a.jsonl"]);
-        assert!(
-            of("d/*.arrow", &["d/a.arrow"])
-                .unwrap_err()
-                .starts_with("has no files that can be read")
-        );
-    }
-
-    #[test]
-    fn headers_without_configurations_say_nothing() {
-        for readme in [
-            "",
-            "# Quotes",
-            "---\nlicense: mit\n---\n",
-            "---\nlicense: [\n---\n",
-            "---\nlicense: mit\nlicense: other\nconfigs:\n---\n",
-            "---\nconfigs: []\n---\n",
-        ] {
-            let error = of(readme, None, None).unwrap_err();
-            assert!(
-                error.starts_with("has several files that could be meant"),
-                "{readme}: {error}"
-            );
-        }
-    }
-
-    #[test]
-    fn configurations_that_cannot_be_read_are_an_error() {
-        for readme in [
-            "---\nconfigs: [\n---\n",
-            "---\n'configs': {\n---\n",
-            "---\nconfigs: 3\n---\n",
-            "---\nlicense: mit\nconfigs:\n- config_name: [a]\n---\n",
-            "---\nconfigs:\n- data_files: [{split: train, path: a.csv}, b.csv]\n---\n",
-            "---\nconfigs:\n- data_files: [{split: train, path: a.csv}, {split: train, path: b.csv}]\n---\n",
-        ] {
-            let error = Configs::of(readme).unwrap_err().to_string();
-            assert!(
-                error.starts_with("has a README whose `configs` cannot be read: "),
-                "{readme}: {error}"
-            );
         }
     }
 }

@@ -24,5 +24,5 @@ pub use name::HubName;
 pub use repository::{Hub, Repository};
 pub use roots::{Revision, Roots, Snapshot};
 pub use settings::{Patience, Settings};
-pub use splits::{files_of_folder, files_of_split, is_same_split};
+pub use splits::{files_of_folder, files_of_split, is_glob, is_same_split};
 pub use wanted::{Wanted, check_weights, data_files, fetch_model, path_or_file};

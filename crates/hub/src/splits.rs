@@ -117,14 +117,23 @@ fn wholes_of_split<'a>(
     Ok(wholes)
 }
 
-/// The files that are data, in order. Texts in Markdown are mostly about the data, so they count if there is nothing
-/// else.
-fn readable(files: &[String]) -> Vec<&str> {
-    let is_markdown = |file: &&str| file.to_ascii_lowercase().ends_with(".md");
-    let mut data: Vec<&str> = files.iter().map(String::as_str).filter(|file| is_data(file)).collect();
-    if !data.iter().all(is_markdown) {
-        data.retain(|file| !is_markdown(file));
+/// True if a path has a wildcard.
+pub fn is_glob(path: &str) -> bool {
+    path.contains(['*', '?', '['])
+}
+
+/// Leaves texts in Markdown out, which are mostly about the data, unless there is nothing else.
+pub(super) fn leave_markdown_out<T: AsRef<str>>(files: &mut Vec<T>) {
+    let is_markdown = |file: &T| file.as_ref().to_ascii_lowercase().ends_with(".md");
+    if !files.iter().all(is_markdown) {
+        files.retain(|file| !is_markdown(file));
     }
+}
+
+/// The files that are data, in order.
+fn readable(files: &[String]) -> Vec<&str> {
+    let mut data: Vec<&str> = files.iter().map(String::as_str).filter(|file| is_data(file)).collect();
+    leave_markdown_out(&mut data);
     data.sort_unstable();
     data
 }
