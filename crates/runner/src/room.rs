@@ -48,6 +48,11 @@ impl Room {
         }
     }
 
+    /// True if no further cell may start beside so many, whatever it takes.
+    pub(super) fn is_full(&self, taken: usize) -> bool {
+        taken >= self.cells
+    }
+
     /// True if one cell follows the other.
     pub(super) fn is_for_one(&self) -> bool {
         self.cells == 1
@@ -78,7 +83,7 @@ impl Room {
             let predicted = need.memory.unwrap_or(0);
             peak.is_none_or(|peak| peak <= predicted + SLACK.max(predicted / 10))
         };
-        taken.len() < self.cells
+        !self.is_full(taken.len())
             && threads <= self.cores
             && self.memory.is_none_or(|room| memory <= room)
             && taken.iter().all(is_as_predicted)

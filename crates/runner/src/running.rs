@@ -86,7 +86,9 @@ impl Run<'_> {
     /// The next cell to start beside those that train; `None` if there is none, or no room for it.
     fn next(&mut self, running: &[Current]) -> Option<Task> {
         let has_failed = || self.finished.iter().any(|finished| is_failure(finished.record.status));
-        if self.events.interrupted().is_some() || self.options.fail_fast && has_failed() {
+        let is_over = self.events.interrupted().is_some() || self.options.fail_fast && has_failed();
+        // Nothing is asked of the others, of which there may be many.
+        if is_over || self.room.is_full(running.len()) {
             return None;
         }
         let taken: Vec<Taken> = running
