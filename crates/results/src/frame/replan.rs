@@ -52,20 +52,39 @@ const LOST: [(&str, Kind); 2] = [("allocated_min_bytes", Kind::Int), ("memory_ef
 /// Columns that a row needs a run for.
 const OF_RUNS: [&str; 2] = ["profile_total_bytes", "allocated_peak_by_epoch"];
 
+/// The figures that are compared.
+struct Compared {
+    /// Those that a plan has exactly.
+    measured: Vec<Predicted>,
+    planned: Vec<Predicted>,
+}
+
+impl Compared {
+    fn new() -> Self {
+        let is_bytes = |column: &Predicted| column.name.ends_with("_bytes");
+        let is_compared = |column: &Predicted| PLANNED.contains(&column.name.as_str());
+        Self {
+            measured: exact().into_iter().filter(is_bytes).collect(),
+            planned: predictions().into_iter().filter(is_compared).collect(),
+        }
+    }
+}
+
 /// The first figure of each cell that the frame has otherwise than the plan, the measured ones first.
 pub fn stale(cells: &DataFrame, plans: &Plans) -> PolarsResult<Vec<Stale>> {
-    let rows = rows(cells, plans)?;
+    let (rows, compared) = (rows(cells, plans)?, Compared::new());
     Ok(rows
         .into_iter()
-        .filter_map(|(row, plan)| difference(cells, row, plan))
+        .filter_map(|(row, plan)| difference(cells, row, plan, &compared))
         .collect())
 }
 
 /// The frame with the plans of stale rows in place of their memory. `by` names the program.
 pub fn replan(cells: &DataFrame, plans: &Plans, by: &str) -> PolarsResult<Replanned> {
     let (mut measured, mut planned, mut refused) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    let compared = Compared::new();
     for (row, plan) in rows(cells, plans)? {
-        let Some(stale) = difference(cells, row, plan) else {
+        let Some(stale) = difference(cells, row, plan, &compared) else {
             continue;
         };
         if is_measured(cells, row, plan) {
@@ -109,20 +128,15 @@ fn is_measured(cells: &DataFrame, row: usize, plan: &Replan) -> bool {
     plan.is_exact && value(cells, "status", row).as_text() == Some("ok")
 }
 
-fn difference(cells: &DataFrame, row: usize, plan: &Replan) -> Option<Stale> {
-    let is_bytes = |column: &Predicted| column.name.ends_with("_bytes");
-    let measured = exact()
-        .into_iter()
-        .filter(|column| is_measured(cells, row, plan) && is_bytes(column));
-    let planned = predictions()
-        .into_iter()
-        .filter(|column| PLANNED.contains(&column.name.as_str()));
-    measured.chain(planned).find_map(|column| {
+fn difference(cells: &DataFrame, row: usize, plan: &Replan, compared: &Compared) -> Option<Stale> {
+    let measured = is_measured(cells, row, plan).then_some(&compared.measured);
+    let columns = measured.into_iter().chain([&compared.planned]).flatten();
+    columns.into_iter().find_map(|column| {
         let kept = value(cells, &column.name, row).as_int()?;
         let now = (column.value)(&plan.prediction).as_int()?;
         (kept != now).then(|| Stale {
             cell_id: value(cells, "cell_id", row).as_text().unwrap_or_default().to_owned(),
-            column: column.name,
+            column: column.name.clone(),
             kept,
             now,
         })
