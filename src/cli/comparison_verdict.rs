@@ -1,5 +1,6 @@
 //! The verdict of a comparison, in a sentence.
 
+use base::quantile;
 use base::text::counted;
 use base::text::format::{self, Quantity};
 use report::compare::Comparison;
@@ -11,9 +12,6 @@ const FIGURES: [(&str, &str); 4] = [
     ("loss_eval", "held-out loss"),
     ("loss_last", "loss"),
 ];
-
-/// Ratios that are closer to 1 are equal.
-const EQUAL: f64 = 0.005;
 
 /// What B is to A over all matched cells: `B against A, over 4 cells: memory equal, speed 0.71×, loss 1.01×.`
 pub(super) fn verdict(comparison: &Comparison<'_>) -> String {
@@ -41,19 +39,14 @@ pub(super) fn verdict(comparison: &Comparison<'_>) -> String {
 fn amount(mut ratios: Vec<f64>) -> Option<String> {
     ratios.sort_by(f64::total_cmp);
     let (least, most) = (*ratios.first()?, *ratios.last()?);
-    let is_equal = |ratio: f64| (ratio - 1.0).abs() < EQUAL;
-    if is_equal(least) && is_equal(most) {
+    if format::reads_as_one(least) && format::reads_as_one(most) {
         return Some("equal".to_owned());
     }
     let times = |ratio: f64| format::ratio(Quantity::from(ratio));
-    let middle = ratios.len() / 2;
-    let median = match ratios.len() % 2 {
-        1 => ratios[middle],
-        _ => f64::midpoint(ratios[middle - 1], ratios[middle]),
-    };
+    let median = times(quantile(&ratios, 0.5));
     Some(match times(least) == times(most) {
-        true => times(median),
-        false => format!("{} ({} to {})", times(median), times(least), times(most)),
+        true => median,
+        false => format!("{median} ({} to {})", times(least), times(most)),
     })
 }
 

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use base::quantile;
 use base::text::Unit;
 use indexmap::IndexMap;
 use options::Stack;
@@ -208,17 +209,12 @@ impl Errors {
     fn of(errors: impl Iterator<Item = f64>) -> Option<Self> {
         let mut errors: Vec<f64> = errors.collect();
         errors.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
-        let (rows, worst) = (errors.len(), *errors.last()?);
-        let middle = rows / 2;
-        let median = if rows % 2 == 1 {
-            errors[middle].abs()
-        } else {
-            f64::midpoint(errors[middle - 1].abs(), errors[middle].abs())
-        };
+        let worst = *errors.last()?;
+        let sizes: Vec<f64> = errors.into_iter().map(f64::abs).collect();
         Some(Self {
-            rows,
-            mean: errors.iter().map(|error| error.abs()).sum::<f64>() / rows as f64,
-            median,
+            rows: sizes.len(),
+            mean: sizes.iter().sum::<f64>() / sizes.len() as f64,
+            median: quantile(&sizes, 0.5),
             worst,
         })
     }

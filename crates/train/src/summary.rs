@@ -1,5 +1,6 @@
 //! The figures of a run, from its steps.
 
+use base::quantile;
 use records::{Forgetting, LeftOut, Measured, Profile, Step};
 
 use super::memory_meter::LoopMemory;
@@ -160,16 +161,6 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values
-}
-
-/// The value below which `share` of the sorted values lie, on a line between neighbours (Hyndman and Fan's type 7).
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let Some(last) = sorted.len().checked_sub(1) else {
-        return f64::NAN;
-    };
-    let place = share * last as f64;
-    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
-    below + (above - below) * place.fract()
 }
 
 #[cfg(test)]

@@ -192,6 +192,11 @@ pub fn ratio(value: Quantity) -> String {
     format!("{}×", value.written(1.0, 2))
 }
 
+/// True for a ratio that [`ratio`] shows as 1.
+pub fn reads_as_one(ratio: f64) -> bool {
+    (ratio - 1.0).abs() < 0.005
+}
+
 /// A positive number with fixed decimals, or `<0.1` if that would read as zero.
 fn at_least(number: f64, decimals: usize) -> String {
     let least = 0.1_f64.powi(decimals as i32);

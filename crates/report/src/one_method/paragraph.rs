@@ -1,12 +1,12 @@
 //! The words above the table and below it.
 
 use base::text::counted;
-use base::text::format::{number, percent};
+use base::text::format::{number, percent, reads_as_one};
 use indexmap::IndexSet;
 use results::setting;
 
 use super::pair::{Noise, Pair};
-use super::table::{DECIMALS, reads_as_one, reads_as_zero};
+use super::table::{DECIMALS, reads_as_zero};
 use crate::answer::listed;
 use crate::entry::Entry;
 use crate::markdown::line_code as code;

@@ -1,6 +1,6 @@
 //! The table: figures of both sides, and how far they are apart.
 
-use base::text::format::{ABSENT, Quantity, bytes, number, percent, ratio, seconds};
+use base::text::format::{ABSENT, Quantity, bytes, number, percent, ratio, reads_as_one, seconds};
 
 use super::pair::{Noise, Pair};
 use crate::methods::{FORGETTING, HELD_OUT, Method};
@@ -139,11 +139,6 @@ fn factor(ours: f64, theirs: f64) -> String {
         one if reads_as_one(one) => SAME.into(),
         factor => ratio(factor.into()),
     }
-}
-
-/// True for a factor that two decimals show as 1.
-pub(super) fn reads_as_one(factor: f64) -> bool {
-    (factor - 1.0).abs() < 0.005
 }
 
 /// True for a difference of losses that the decimals do not show.
